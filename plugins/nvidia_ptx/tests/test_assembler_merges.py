@@ -132,18 +132,46 @@ def test_what_is_hidden_from_the_assembler_is_not_equal(first: str, hidden: str,
     assert merged == canonical(first + second)
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "mov.f32 %f9, %f3; setp.gt.f32 %p2, %f3, 0f00000000; @!%p2 mov.f32 %f9, 0f00000000;",
-        "mov.f32 %f9, 0f00000000; setp.gt.f32 %p2, %f3, 0f00000000; @%p2 mov.f32 %f9, %f3;",
-    ],
+GUARDED_CLAMPS = (
+    "mov.f32 %f9, %f3; setp.gt.f32 %p2, %f3, 0f00000000; @!%p2 mov.f32 %f9, 0f00000000;",
+    "mov.f32 %f9, 0f00000000; setp.gt.f32 %p2, %f3, 0f00000000; @%p2 mov.f32 %f9, %f3;",
 )
-def test_a_clamp_that_ends_with_a_move_under_a_guard_is_unknown(choice: str) -> None:
+BOUNDED = ("tanh.approx.f32", "sin.approx.f32", "cos.approx.ftz.f32")
+GUARDED_BOUNDS = (
+    "mov.f32 %f9, %f3; setp.lt.f32 %p2, %f3, 0f40000000; @!%p2 mov.f32 %f9, 0f40000000;",
+    "mov.f32 %f9, 0f40000000; setp.lt.f32 %p2, %f3, 0f40000000; @%p2 mov.f32 %f9, %f3;",
+)
+
+
+@pytest.mark.parametrize("choice", GUARDED_CLAMPS)
+def test_a_clamp_that_ends_with_a_move_under_a_guard_is_one_of_its_text(choice: str) -> None:
     """ptxas makes it a saturation, also in the threads that do not execute the move."""
-    with pytest.raises(Unsupported, match="ptxas may merge a move under a guard"):
-        canonical(f"min.f32 %f3, %f1, 0f3F800000; {choice} mov.b32 %r9, %f9;")
-    canonical(f"min.f32 %f3, %f1, 0f3F000000; {choice} mov.b32 %r9, %f9;")
+    first, second = "min.f32 %f3, %f1, {};", f"{choice} mov.b32 %r9, %f9;"
+    one, half = first.format("0f3F800000"), first.format("0f3F000000")
+    assert canonical(one + second) != canonical(one + WORD + second)
+    assert canonical(one + second) == canonical(one + second)
+    assert canonical(half + second) == canonical(half + WORD + second)
+
+
+@pytest.mark.parametrize("choice", GUARDED_BOUNDS)
+@pytest.mark.parametrize("function", BOUNDED)
+def test_a_bounded_function_before_a_move_under_a_guard_is_one_of_its_text(function: str, choice: str) -> None:
+    """ptxas leaves out the comparison of tanh(x) with 2, and the number for a NaN with it."""
+    first, second = f"{function} %f3, %f1;", f"{choice} mov.b32 %r9, %f9;"
+    assert canonical(first + second) != canonical(first + WORD + second)
+    assert canonical(first + second) == canonical(first + second)
+    other = "ex2.approx.f32 %f3, %f1;"
+    assert canonical(other + second) == canonical(other + WORD + second)
+
+
+@pytest.mark.parametrize("choice", GUARDED_CLAMPS)
+def test_threads_that_do_not_move_take_part_in_a_merge(choice: str) -> None:
+    """A guard that is known to be false in all threads makes the move no less a part of a selection."""
+    first, second = (
+        "mov.b32 %r3, 0x7fc00001; add.u32 %r3, %r3, %r0; mov.b32 %f1, %r3; min.f32 %f3, %f1, 0f3F800000;",
+        f"{choice} mov.b32 %r9, %f9;",
+    )
+    assert canonical(first + second) != canonical(first + WORD + second)
 
 
 def test_a_literal_in_a_shuffle_is_known_to_the_assembler() -> None:

@@ -315,7 +315,7 @@ class Session:
         partial_result.module = module
         cluster = None if source.launch is None else source.launch.cluster
         found = parametric_signature(module, module.kernel(entry), arch, cluster)
-        _check_nans_of_fp64(found.run, source.launch)
+        _check_open_nans(found.run, source.launch)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:
@@ -435,15 +435,15 @@ def outputs_of_all_blocks(
         return found
 
 
-def _check_nans_of_fp64(run: Run, launch: Launch | None) -> None:
-    """Raise Unsupported where a result of fp64 is stored in a buffer whose elements are not known to be of fp64.
+def _check_open_nans(run: Run, launch: Launch | None) -> None:
+    """Raise Unsupported where a number whose NaN has open bits is stored in a buffer that may be of another format.
 
-    All NaNs of a buffer of fp64 count as one value.  Elsewhere their bits count, and the units of fp64, conversions
-    included, pass on those of an operand.
+    All NaNs of a buffer of the format count as one value.  Elsewhere their bits count: those that an assembler decides,
+    and those of fp64, whose units, conversions included, pass on those of an operand.
     """
     arguments = () if launch is None else launch.args
-    for pointer, line in run.memory.fp64_results.items():
-        if pointer >= len(arguments) or arguments[pointer].dtype != "fp64":
+    for (pointer, form), line in run.memory.open_nans.items():
+        if pointer >= len(arguments) or arguments[pointer].dtype != form:
             raise Unsupported(UNSPECIFIED_NAN_STORED, line)
 
 

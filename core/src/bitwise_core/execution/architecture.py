@@ -165,6 +165,10 @@ class OpcodeTable:
             # Its operands are not those of the opcode: no assembler accepts the text.
             raise UnknownInstruction(instruction, "does not take these operands") from None
 
+    def with_guard(self, step: Step, instruction: Instruction, context: Context) -> Step:
+        """Return the step of an instruction with its guard, which is executed in the lanes without the guard, too."""
+        return step
+
 
 @once_a_kernel
 def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...]:

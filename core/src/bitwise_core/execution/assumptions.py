@@ -49,10 +49,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-import numpy as np
-
-from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
-
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
 LOWEST_LANE, WARP_ORDER, ANY_LANE, UNITS_APART = "lowest-lane", "warp-order", "any-lane", "units-apart"
 PIPELINE_IN_ORDER = "pipeline-in-order"
@@ -101,21 +97,3 @@ def contradiction_in(assume: Collection[str]) -> str | None:
 def conditions_of(assume: Collection[str]) -> tuple[str, ...]:
     """Return the assumptions that are conditions of a verdict, in order."""
     return tuple(sorted(set(assume) & CONDITIONS.keys()))
-
-
-def not_finite(patterns: Bits, form: FloatFormat) -> Bits:
-    """Return which patterns are infinities or NaNs."""
-    found = nan_of(patterns, form)
-    if form.infinity is not None:
-        sign = patterns.dtype.type(1 << (form.bits - 1))
-        found = found | ((patterns & ~sign) == patterns.dtype.type(form.infinity))
-    return np.asarray(found)
-
-
-def replace_non_finite(content: Bits, form: FloatFormat) -> Bits:
-    """Return the bytes of elements of a format with each infinity and NaN replaced by the largest finite number."""
-    patterns = content[: content.size // (form.bits // 8) * (form.bits // 8)].view(storage(form.bits)).copy()
-    sign = patterns.dtype.type(1 << (form.bits - 1))
-    largest = patterns.dtype.type(form.largest_magnitude << form.padding)
-    found: Bits = np.where(not_finite(patterns, form), patterns & sign | largest, patterns).view(np.uint8)
-    return found

@@ -213,7 +213,8 @@ def _step(index: int, info: InstructionInfo, context: Context, refused: dict[int
     if instruction.guard is None or Effect.BRANCH in info.effects:
         return step
     guard = instruction.guard
-    return _guarded(step, guard.register, guard.negated, instruction.line, refusal_under_condition(info))
+    guarded = _guarded(step, guard.register, guard.negated, instruction.line, refusal_under_condition(info))
+    return context.arch.opcodes.with_guard(guarded, instruction, context)
 
 
 def _refusal(reason: str, line: int) -> Step:
@@ -287,7 +288,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
     if isinstance(control, Exit | Return):
         return ConditionalEnd(predicate)
     if control is not None:
-        raise DataDependent("control depends on data", line)
+        raise DataDependent("whether this jump is executed depends on data", line)
     machine.registers = merged_values(machine, predicate, machine.registers, before)
     machine.parameters = merged_values(machine, predicate, machine.parameters, parameters)
     merge_local(machine, predicate, machine.local, local)

@@ -12,13 +12,11 @@ The sequences were found by executing random programs with and without optimisat
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -36,16 +34,15 @@ from bitwise_core.assembly.module import (
 )
 from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
-from bitwise_core.execution.program import successors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
-from bitwise_nvidia_ptx.address_numbers import flow_of
 from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
-from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
+from bitwise_nvidia_ptx.assembler_extrema import extremum_of
+from bitwise_nvidia_ptx.assembler_sources import ONES, WIDTHS, Sources, bits_of
+from bitwise_nvidia_ptx.eight_bit_pairs import joined_conversions
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
@@ -67,7 +64,6 @@ _UPPER_HALF = re.compile(r"(mul|mad)\.hi\.[us]16")
 _OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp?|ex2|tanh)\.([\w.]*\.)?b?f16")
 _ROUNDED_FUNCTION = re.compile(r"(sqrt|rcp|div)\.r[nzmp]\.(ftz\.)?f32")
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
-_TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
 _LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
 """A load whose number no assembler knows."""
 _OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
@@ -82,11 +78,6 @@ _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
 _SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
 _FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
-_BITS = {"f16": 16, "f32": 32, "f64": 64}
-_RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
-"""The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
-_OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
-_ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 
 
 class _Noting(Protocol):
@@ -101,7 +92,8 @@ class _Merge:
 
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
     a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `unknown`: only lanes in which
-    one of these operands is no known number.  `refused`: the results of which lanes may differ is not followed.
+    one of these operands is no known number.  `opens`: a NaN of fp32 may be the canonical one; a number differs only
+    where there is an `operand` that decides.  `refused`: the machine code may read its result before it is computed.
     """
 
     what: str
@@ -111,254 +103,17 @@ class _Merge:
     form: FloatFormat | None = None
     equal: tuple[Operand, ...] = ()
     unknown: tuple[Operand, ...] = ()
+    opens: bool = False
     refused: bool = False
-
-
-class _Sources:
-    """The definitions that the registers of a kernel may hold, through instructions that ptxas looks through."""
-
-    def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
-        self.kernel, self.opcodes, self.flow = kernel, opcodes, flow_of(kernel, opcodes)
-        self.use = 0
-        """The index of the instruction whose operands are followed."""
-        self._reuses_registers = any(len(each) > 1 for each in self.flow.definitions.values())
-        self._from_literals: dict[int, bool] = {}
-        self._stores: dict[Operand, list[tuple[str, int]]] = {}
-        """What is stored in shared and local memory, by the address in the text."""
-        for index, instruction in enumerate(kernel.instructions):
-            if instruction.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(instruction.opcode.split(".")):
-                target, *stored = instruction.operands
-                self._stores.setdefault(target, []).extend(
-                    (name, index) for one in stored for name in registers_of(one)
-                )
-        ends = (
-            index + 1
-            for index, each in enumerate(self.flow.infos)
-            if each.effects.overlaps(Effect.BRANCH | Effect.CALL)
-        )
-        self.present = frozenset(each.opcode for each in kernel.instructions)
-        """The opcodes of the kernel."""
-        self.compared = {
-            bits: any(each.startswith("setp.") and each.endswith(f".f{bits}") for each in self.present)
-            for bits in _BITS.values()
-        }
-        """Whether the kernel compares floats of a width."""
-        self.some_present: dict[tuple[CodeType, str], bool] = {}
-        """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
-        self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
-        self._starts = sorted({0, *kernel.labels.values(), *ends})
-        self._moved: dict[str, frozenset[int] | None] = {}
-        self._before: dict[int, set[int]] = defaultdict(set)
-        """The instructions after which each basic block may be executed."""
-        for index, following in enumerate(successors(kernel, self.flow.infos)):
-            for each in following:
-                self._before[each].add(index)
-
-    def may_be(self, operand: Operand, holds: Callable[[int], bool], user: Instruction | None = None) -> bool:
-        """Return whether the assembler may know a number of an operand of `user` for which a condition holds."""
-        if isinstance(operand, Immediate):
-            return holds(operand.value)
-        if not isinstance(operand, Register):
-            return False
-        if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
-            use = self.use if user is None else self.places[id(user)]
-            return any(map(holds, self._literals(operand.name, use))) or self._may_be_computed(operand.name, use)
-        numbers = self._numbers_of(operand.name)
-        return numbers is None or any(map(holds, numbers))
-
-    def _numbers_of(self, name: str) -> frozenset[int] | None:
-        """Return the literals that are moved to a register, None if it may hold other numbers."""
-        if name not in self._moved:
-            written = [self.kernel.instructions[each] for each in self.flow.definitions.get(name, ())]
-            plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
-            numbers = [each.value for each in plain if isinstance(each, Immediate)]
-            self._moved[name] = frozenset(numbers) if len(numbers) == len(written) else None
-        return self._moved[name]
-
-    def is_known(self, operand: Operand) -> bool:
-        """Return whether the assembler may know an operand."""
-        if is_assembler_constant(operand, self.kernel, self.opcodes) is not False or not isinstance(operand, Register):
-            return True
-        literals = any(True for _ in self._literals(operand.name, self.use))
-        return literals or self._may_be_computed(operand.name, self.use)
-
-    def _may_be_computed(self, name: str, use: int) -> bool:
-        """Return whether a register may hold what instructions compute from literals before an instruction.
-
-        Registers are told apart by the definitions that reach it: one that also holds a loaded number elsewhere is no
-        less known here.
-        """
-        if not self._reuses_registers:
-            return False
-        return any(
-            self.kernel.instructions[index].opcode.partition(".")[0] != "mov" and self._follows_from_literals(index)
-            for index in self._reaching(name, use)
-        )
-
-    def _follows_from_literals(self, index: int) -> bool:
-        """Return whether all that an instruction reads is computed from literals, on every path to it.
-
-        Of a value that is computed from itself, its start decides.
-        """
-        pending, users, unknown = [index], dict[int, list[int]](), list[int]()
-        found: set[int] = set()
-        while pending:
-            each = pending.pop()
-            if each in found:
-                continue
-            found.add(each)
-            places = None if self._from_literals.get(each) is False else self._definitions_read(each)
-            if places is None:
-                unknown.append(each)
-                continue
-            for place in places if each not in self._from_literals else ():
-                users.setdefault(place, []).append(each)
-                pending.append(place)
-        self._from_literals.update(dict.fromkeys(found, True))
-        while unknown:
-            each = unknown.pop()
-            self._from_literals[each] = False
-            unknown += [user for user in users.pop(each, ()) if self._from_literals[user]]
-        return self._from_literals[index]
-
-    def _definitions_read(self, index: int) -> list[int] | None:
-        """Return the definitions that an instruction may read; None if it reads something else than registers."""
-        instruction, info = self.kernel.instructions[index], self.flow.infos[index]
-        moves = instruction.opcode.startswith("shfl.")
-        sources = instruction.operands[1:2] if moves else instruction.operands[1:]
-        names = {name for each in sources for name in registers_of(each)}
-        symbols = any(not isinstance(each, Immediate) and not registers_of(each) for each in sources)
-        run_time = not moves and (info.effects.overlaps(_RUN_TIME) or info.accumulation is not None)
-        places = [self._reaching(name, index) for name in names]
-        if run_time or symbols or not SPECIAL_REGISTERS.isdisjoint(names) or not all(places):
-            return None
-        return [place for each in places for place in each]
-
-    def _literals(self, name: str, use: int) -> Iterator[int]:
-        """Yield the literals that a register which is also written at run time may hold before an instruction."""
-        pending, seen = [(name, use)], set[tuple[str, int]]()
-        while pending:
-            place = pending.pop()
-            if place in seen or len(self.flow.definitions.get(place[0], ())) < 2:
-                continue
-            seen.add(place)
-            for index in self._reaching(*place):
-                instruction = self.kernel.instructions[index]
-                if instruction.opcode.startswith("mov.") and len(instruction.operands) == 2:
-                    source = instruction.operands[1]
-                    if isinstance(source, Immediate):
-                        yield source.value
-                    pending += [(each, index) for each in registers_of(source)]
-
-    def of(self, operand: Operand, *, literals: bool = False, user: Instruction | None = None) -> Iterator[Instruction]:
-        """Yield the instructions that may have written the number that an operand of `user` holds.
-
-        `literals`: also those from which a literal may come, which ptxas knows through shuffles.  `user` is the
-        instruction whose operands are followed, if not given.
-        """
-        use = self.use if user is None else self.places[id(user)]
-        pending = [(name, use) for name in registers_of(operand)]
-        seen = set[int]()
-        while pending:
-            name, use = pending.pop()
-            for index in self._reaching(name, use):
-                if index in seen:
-                    continue
-                seen.add(index)
-                instruction = self.kernel.instructions[index]
-                yield instruction
-                if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
-                    pending += [(each, index) for each in self.flow.infos[index].reads]
-                pending += self._stored(instruction)
-
-    def _stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
-        """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
-
-        ptxas passes on what a thread stores and loads by one address of the text, also across a barrier.
-        """
-        base, *parts = load.opcode.split(".")
-        if base != "ld" or _OWN_MEMORY.isdisjoint(parts) or not self._stores:
-            return ()
-        return self._stores.get(load.operands[1], ())
-
-    def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
-        """Yield the comparisons from which a predicate that `user` reads may be computed."""
-        pending = [(name, self.places[id(user)]) for name in registers_of(predicate)]
-        seen = set[int]()
-        while pending:
-            for index in self._reaching(*pending.pop()):
-                instruction = self.kernel.instructions[index]
-                compares = instruction.opcode.startswith("setp.")
-                if index in seen or not (compares or instruction.opcode.endswith(".pred")):
-                    continue
-                seen.add(index)
-                if compares:
-                    yield instruction
-                pending += [(each, index) for each in self.flow.infos[index].reads]
-
-    def direct(self, operands: Sequence[Operand]) -> Iterator[Instruction]:
-        """Yield the instructions that may have written the registers of some operands themselves, without moves."""
-        for operand in operands:
-            for name in registers_of(operand):
-                for index in self._reaching(name, self.use):
-                    yield self.kernel.instructions[index]
-
-    def _reaching(self, name: str, use: int) -> Sequence[int]:
-        """Return the definitions of a register that an instruction may read: the last ones on the ways to it."""
-        every = self.flow.definitions.get(name, ())
-        found, seen = set[int](), set[int]()
-        ends = [(use, self._start_of(use))]
-        while ends:
-            end, start = ends.pop()
-            for index in reversed(every[bisect_left(every, start) : bisect_left(every, end)]):
-                found.add(index)
-                if self.kernel.instructions[index].guard is None:
-                    break
-            else:
-                before = self._before.get(start, set()) - seen
-                seen |= before
-                ends += [(last + 1, self._start_of(last)) for last in before]
-        return sorted(found)
-
-    def _start_of(self, index: int) -> int:
-        """Return the first instruction of the basic block of an instruction."""
-        return self._starts[bisect_right(self._starts, index) - 1]
-
-    def _passes_on(self, instruction: Instruction) -> bool:
-        """Return whether an instruction may return an operand, up to its sign."""
-        base = instruction.opcode.split(".", 1)[0]
-        if base in ("mov", "neg", "abs", "selp", "copysign", "prmt"):
-            return True
-        sources = instruction.operands[1:]
-        names = [each.name for each in sources if isinstance(each, Register)]
-        if base in ("min", "max", "and", "or") and len(set(names)) < len(names):
-            return True
-        bits = _bits_of(instruction)
-        low = (1 << bits - 1) - 1
-        neutral: Callable[[int], bool] | None = None
-        if base in ("add", "sub", "or", "xor", "shl", "shr"):
-            neutral = lambda number: not number & low  # noqa: E731
-        elif base in ("mul", "fma") and bits in _ONES:
-            neutral = lambda number: number & low == _ONES[bits]  # noqa: E731
-        elif base == "and":
-            neutral = lambda number: number & low == low  # noqa: E731
-        return neutral is not None and any(self.may_be(each, neutral, instruction) for each in sources)
-
-
-def _bits_of(instruction: Instruction) -> int:
-    """Return the width of the type of an instruction in bits, 32 where it names none."""
-    digits = re.sub(r"\D", "", instruction.opcode.rsplit(".", 1)[-1])
-    return int(digits) if digits in ("16", "32", "64") else 32
 
 
 @once_a_kernel
 def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge, by the identity of the last instruction of each sequence."""
-    sources = _Sources(kernel, opcodes)
+    sources = Sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
     for sources.use, instruction in enumerate(kernel.instructions):
-        guarded = instruction.guard is not None and instruction.opcode.startswith("mov.")
-        if len(instruction.operands) > 1 and (guarded or _may_be_merged(instruction.opcode)):
+        if len(instruction.operands) > 1 and (is_guarded_move(instruction) or _may_be_merged(instruction.opcode)):
             merge = _merge_of(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
@@ -368,7 +123,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
     _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
-    _TO_EIGHT_BITS, _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
+    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
 )  # fmt: skip
 
 
@@ -379,7 +134,7 @@ def _may_be_merged(opcode: str) -> bool:
     return base in _BASES or opcode == "mov.b32" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
 
 
-def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
+def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
     opcode, base, operands = instruction.opcode, instruction.opcode.split(".", 1)[0], instruction.operands[1:]
     if _APPROXIMATION.fullmatch(opcode) and _of_kind(operands[-1:], sources, _is_merged_approximation):
         return _Merge("an approximation with the one whose result it takes")
@@ -398,10 +153,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("a selection with a function whose NaN it leaves out")
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
-    if base in ("shl", "shr") and _bits_of(instruction) == 64:
+    if base in ("shl", "shr") and bits_of(instruction) == 64:
         return _of_shifts(opcode, operands, sources)
     if base in ("bfe", "bfi"):
-        return _of_bit_fields(base, _bits_of(instruction), operands, sources)
+        return _of_bit_fields(base, bits_of(instruction), operands, sources)
     if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
         halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
         return _Merge("a move of halves with a load that fills one of them") if halves else None
@@ -429,9 +184,9 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with a saturating operation, or one of another format")
     if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
-        least = 1 << _bits_of(instruction) - 1
+        least = 1 << bits_of(instruction) - 1
         what = "a saturation with a negation, of which the least number has a positive one"
-        return _Merge(what, operands[0], _bits_of(instruction), lambda numbers: numbers == np.uint64(least))
+        return _Merge(what, operands[0], bits_of(instruction), lambda numbers: numbers == np.uint64(least))
     if base == "cvt" and _SATURATION.fullmatch(opcode) and _of_kind(operands, sources, _is_saturated_integer):
         return _Merge("a saturation with one to an integer")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
@@ -440,8 +195,8 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("a comparison with one whose result is a number")
     if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: each.endswith("x2")):
         return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
-    if _TO_EIGHT_BITS.fullmatch(opcode):
-        return _of_eight_bits(operands, sources)
+    if id(instruction) in joined_conversions(sources.kernel, sources.opcodes):
+        return _Merge("a conversion to eight bits with a pair behind what reads its result", refused=True)
     if _SIGN_EXTENDING.fullmatch(opcode) or (
         _OF_UNSIGNED_HALVES.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each == "abs.s16")
     ):
@@ -457,10 +212,13 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("a quotient or a root with the comparison whose result it takes")
     if _PAIR_OF_FLOATS.fullmatch(opcode) and _share_negated_halves(operands, sources):
         return _Merge("an operation on one pair twice, of which halves are negated one by one")
-    return _of_clamps(instruction, sources) if base in ("min", "max", "selp") else None
+    if base not in ("min", "max", "selp"):
+        return None
+    clamps = _of_clamps(instruction, sources)
+    return _of_extrema(instruction, sources) if clamps is None and base == "selp" else clamps
 
 
-def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
+def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
     """Return whether a conversion may follow an operation of the other sign that ptxas joins with it."""
     joined = ""
     if re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.u\d+", opcode):
@@ -472,7 +230,7 @@ def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) 
     return bool(joined) and _of_kind(operands, sources, lambda each: re.fullmatch(joined, each) is not None)
 
 
-def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
+def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
     """Return whether an extremum of fp16 may follow an operation on fp16 of which only one has .ftz."""
     kind = opcode.rsplit(".", 1)[-1]
 
@@ -483,7 +241,7 @@ def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: _Sourc
     return kind in ("f16", "f16x2") and _of_kind(operands, sources, differs)
 
 
-def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
+def _is_bounded_choice(instruction: Instruction, sources: Sources) -> bool:
     """Return whether a selection compares a sine, a cosine or a hyperbolic tangent with a literal and may return it."""
     *operands, predicate = _choice(instruction)
     if not _of_kind(operands, sources, lambda each: _BOUNDED.fullmatch(each) is not None):
@@ -516,7 +274,7 @@ def _is_merged_approximation(opcode: str) -> bool:
     return _MERGED_APPROXIMATION.fullmatch(opcode) is not None
 
 
-def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
+def _of_kind(operands: Sequence[Operand], sources: Sources, holds: Callable[[str], bool]) -> bool:
     """Return whether the opcode of an instruction that may have written an operand fulfils a condition.
 
     The condition depends on nothing but the opcode of the instruction that `sources` follows.
@@ -532,7 +290,7 @@ def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[st
     return any(holds(each.opcode) for operand in operands for each in sources.of(operand))
 
 
-def _of_shifts(opcode: str, operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+def _of_shifts(opcode: str, operands: Sequence[Operand], sources: Sources) -> _Merge | None:
     """A shift of 64 bits: of a number that was widened as `cvt.s64.u32` does, or by 64 and more."""
     if sources.may_be(operands[1], lambda number: number >= 64):
         return _Merge("a shift by 64 or more with a product", bits=64, unknown=(operands[0],))
@@ -542,7 +300,7 @@ def _of_shifts(opcode: str, operands: Sequence[Operand], sources: _Sources) -> _
     return None
 
 
-def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: Sources) -> _Merge | None:
     """A bit field that ends behind the register, or a field of a field."""
     numbers = [each.value for each in operands[-2:] if isinstance(each, Immediate)]
     inside = len(numbers) == 2 and sum(numbers) <= bits
@@ -558,17 +316,7 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _
     return None
 
 
-def _of_eight_bits(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
-    """A conversion to a pair of fp8 of a register that several such conversions take."""
-    for name in {each.name for each in operands if isinstance(each, Register)}:
-        uses = set(sources.flow.uses.get(name, ()))
-        conversions = [each for each in uses if _TO_EIGHT_BITS.fullmatch(sources.kernel.instructions[each].opcode)]
-        if len(conversions) > 1 or operands.count(Register(name)) > 1:
-            return _Merge("a conversion to eight bits with another one of its operand")
-    return None
-
-
-def _of_halves(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+def _of_halves(operands: Sequence[Operand], sources: Sources) -> _Merge | None:
     """An operation on a negated number of 16 bits: ptxas negates in 32 bits, where -(-32768) is 32768."""
     for operand in operands:
         for each in sources.of(operand):
@@ -580,10 +328,10 @@ def _of_halves(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
     return None
 
 
-def _is_negation(instruction: Instruction, sources: _Sources) -> bool:
+def _is_negation(instruction: Instruction, sources: Sources) -> bool:
     """Return whether an instruction may negate an integer of 32 or 64 bits."""
     opcode, operands = instruction.opcode, instruction.operands[1:]
-    ones = (1 << _bits_of(instruction)) - 1
+    ones = (1 << bits_of(instruction)) - 1
     if re.fullmatch(r"neg\.s(32|64)", opcode):
         return True
     if re.fullmatch(r"sub\.[su](32|64)", opcode):
@@ -594,7 +342,7 @@ def _is_negation(instruction: Instruction, sources: _Sources) -> bool:
     )
 
 
-def _has_signs(operand: Operand, sources: _Sources) -> bool:
+def _has_signs(operand: Operand, sources: Sources) -> bool:
     """Return whether an operand may be a pair with a negative literal and another half that is none."""
 
     def mixed(number: int) -> bool:
@@ -617,7 +365,7 @@ def _takes_upper_half(opcode: str) -> bool:
     return _UPPER_HALF.fullmatch(opcode) is not None
 
 
-def _share_negated_halves(operands: Sequence[Operand], sources: _Sources) -> bool:
+def _share_negated_halves(operands: Sequence[Operand], sources: Sources) -> bool:
     """Return whether two operands may be one pair that is put together of halves, of which one may be negated.
 
     ptxas takes the signs out of the halves, and loses one of them.
@@ -639,7 +387,7 @@ _HALF_SIGNS = ("neg.f16", "neg.bf16", "neg.ftz.f16", "abs.f16", "abs.bf16", "abs
 """The beginnings of opcodes that may change the sign of a number of 16 bits."""
 
 
-def _is_computed_literal(operand: Operand, sources: _Sources) -> bool:
+def _is_computed_literal(operand: Operand, sources: Sources) -> bool:
     """Return whether the assembler computes an operand from literals by an operation on integers."""
     if not isinstance(operand, Register) or not sources.is_known(operand):
         return False
@@ -663,23 +411,43 @@ def _choice(instruction: Instruction) -> tuple[Operand, ...]:
     return (*instruction.operands[1:], instruction.operands[0], Register(guard.register))
 
 
-def _of_guarded_move(instruction: Instruction, sources: _Sources) -> _Merge | None:
+def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | None:
     """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
     if not isinstance(instruction.operands[0], Register) or len(instruction.operands) != 2:
         return None
-    clamps = _of_clamps(instruction, sources) is not None
-    if not clamps and not _is_bounded_choice(instruction, sources):
+    if _of_clamps(instruction, sources) is not None or _is_bounded_choice(instruction, sources):
+        return _Merge("a move under a guard with the extremum or the function before it")
+    return _of_extrema(instruction, sources)
+
+
+def _of_extrema(instruction: Instruction, sources: Sources) -> _Merge | None:
+    """A selection between a literal and the fp32 number that is compared with it: an extremum."""
+    *choices, predicate = _choice(instruction)
+    if bits_of(instruction) != 32 or not sources.compared[32]:
         return None
-    return _Merge("a move under a guard with the extremum or the function before it", refused=True)
+    negated = instruction.opcode.startswith("mov.") and instruction.guard is not None and instruction.guard.negated
+    found = extremum_of(choices[::-1] if negated else choices, predicate, instruction, sources)
+    if found is None:
+        return None
+    what = "a selection with the comparison whose operands it takes"
+    if not found.keeps_subnormals:
+        return _Merge(what, opens=True)
+    return _Merge(what, found.number, opens=found.moves_nans, differs=_is_subnormal)
 
 
-def _of_clamps(instruction: Instruction, sources: _Sources) -> _Merge | None:
+def _is_subnormal(numbers: Array) -> Array:
+    magnitudes = numbers & np.uint64(0x7FFFFFFF)
+    found: Array = (magnitudes != 0) & (magnitudes < 0x00800000)
+    return found
+
+
+def _of_clamps(instruction: Instruction, sources: Sources) -> _Merge | None:
     """A maximum with 0 of a minimum with 1, or the reverse, also as selections: a saturating sum with +0."""
-    bits = _bits_of(instruction)
-    kind = next((name for name, size in _BITS.items() if size == bits), "")
+    bits = bits_of(instruction)
+    kind = next((name for name, size in WIDTHS.items() if size == bits), "")
 
     def is_one(number: int) -> bool:
-        return number & (1 << bits) - 1 == _ONES[bits]
+        return number & (1 << bits) - 1 == ONES[bits]
 
     def is_zero(number: int) -> bool:
         return not number & (1 << bits - 1) - 1
@@ -706,7 +474,7 @@ def _of_clamps(instruction: Instruction, sources: _Sources) -> _Merge | None:
 
 
 def _bounds(
-    instruction: Instruction, verb: re.Pattern[str], bound: Callable[[int], bool], bits: int, sources: _Sources
+    instruction: Instruction, verb: re.Pattern[str], bound: Callable[[int], bool], bits: int, sources: Sources
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
     opcode, operands = instruction.opcode, _choice(instruction)
@@ -722,6 +490,11 @@ def _bounds(
         each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound, each) for one in each.operands[1:])
         for each in comparisons
     )
+
+
+def is_guarded_move(instruction: Instruction) -> bool:
+    """Return whether an instruction moves a number under a guard, so that it is a selection for the assembler."""
+    return instruction.guard is not None and instruction.opcode.startswith("mov.")
 
 
 def unless_merged(step: Step, instruction: Instruction, context: Context) -> Step:
@@ -741,8 +514,14 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
             return step(machine)
         if merge.refused and domain != "bits":
             raise Unsupported(reason, instruction.line)
-        lanes = _lanes(merge, machine, instruction)
+        lanes = (
+            np.zeros((1, 1), dtype=bool)
+            if merge.opens and merge.operand is None
+            else _lanes(merge, machine, instruction)
+        )
         control = step(machine)
+        if merge.opens:
+            _open_nans(machine, instruction.operands[0], f"{reason}: a NaN may be the canonical one")
         if not lanes.any():
             return control
         if domain == "bits":
@@ -761,8 +540,17 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
     return run
 
 
+def _open_nans(machine: Machine, destination: Operand, note: str) -> None:
+    """Replace a number of fp32 by one whose NaN may have become canonical."""
+    if isinstance(destination, Register) and destination.name in machine.registers:
+        value = machine.read_bits(destination, 32)
+        machine.write(destination, machine.domain.with_open_nans(value, FLOAT_FORMATS["fp32"], note))
+
+
 def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
-    """Return the active lanes whose results may differ."""
+    """Return the active lanes whose results may differ, but for the bits of a NaN that is open."""
+    if merge.opens and merge.operand is None:
+        return np.zeros((1, 1), dtype=bool)
     if merge.equal:
         values = [machine.read_bits(each, 32) for each in merge.equal]
         vectors = [as_symbolic_vector(each) for each in values if not isinstance(each, np.ndarray)]

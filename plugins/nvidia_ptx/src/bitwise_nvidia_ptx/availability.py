@@ -14,7 +14,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.address_numbers import reading_addresses
 from bitwise_nvidia_ptx.array_addresses import storing_addresses
-from bitwise_nvidia_ptx.assembler_merges import unless_merged
+from bitwise_nvidia_ptx.assembler_merges import is_guarded_move, unless_merged
 from bitwise_nvidia_ptx.open_sums import is_open, of_its_text, unmarked
 from bitwise_nvidia_ptx.stored_addresses import keeping_addresses
 
@@ -65,7 +65,13 @@ class AvailableTable(OpcodeTable):
         needed = least_capability(instruction.opcode)
         if needed > int(context.arch.name.removeprefix("sm_")):
             raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")
-        step = unless_merged(super().build(instruction, context), instruction, context)
+        step = super().build(instruction, context)
+        if not is_guarded_move(instruction):
+            step = unless_merged(step, instruction, context)
         step = storing_addresses(step, instruction, context)
         step = keeping_addresses(step, instruction, context.kernel, self)
         return reading_addresses(step, instruction, context.kernel, self)
+
+    def with_guard(self, step: Step, instruction: Instruction, context: Context) -> Step:
+        """See `OpcodeTable.with_guard`: for the assembler, a move under a guard selects in every lane."""
+        return unless_merged(step, instruction, context) if is_guarded_move(instruction) else step

@@ -120,6 +120,10 @@ class AddressDomain(OpaqueProducts):
         """See `Domain.assumed_finite`: a pass assumes nothing, so it covers at least the executions of a full run."""
         return False
 
+    def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
+        """See `Domain.with_open_nans`: no address is the bits of a NaN."""
+        return value
+
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`: constants are evaluated, all other results are opaque data."""
         for each in operands:

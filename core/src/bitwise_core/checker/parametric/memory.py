@@ -10,8 +10,9 @@ import numpy as np
 
 from bitwise_core import numerics
 from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.accessed_elements import LoadedElement, StoredElement
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.global_conflicts import LoadedElement, StoredElement, check_conflicts
+from bitwise_core.checker.parametric.global_conflicts import check_conflicts
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -22,6 +23,7 @@ from bitwise_core.execution.memory.loads import stored_elements
 from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.nan_marks import format_of_mark
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, may_be_moved, term
@@ -88,8 +90,8 @@ class ParametricMemory:
         self.path: list[Value] = []
         self.iterations: list[int] = []
         """The atoms that number the iterations of the loops around the current instruction."""
-        self.fp64_results: dict[int, int] = {}
-        """The buffers to which results of fp64 are stored, with the line of a store: units pass on bits of a NaN."""
+        self.open_nans: dict[tuple[int, str], int] = {}
+        """The buffers to which numbers of a format are stored whose NaN has open bits, with the line of a store."""
         self.mask_differs: int | None = None
         """The line of a store whose active threads differ between instances of the launch."""
 
@@ -304,11 +306,14 @@ class ParametricMemory:
         flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(flags_of_value)), axis=None))
         if flags & L.STICKY:
             raise Unsupported("a stored value depends on an undefined value", line)
-        marked = np.bitwise_and(flags_of_value, L.NAN_MARK) != 0
-        if flags & L.UNSPECIFIED_NAN or np.any(marked & may_be_moved(flags_of_value)):
+        if flags & L.UNSPECIFIED_NAN:
             raise Unsupported(UNSPECIFIED_NAN_STORED, line)
-        if value.bits == 64 and np.any(marked):
-            self.fp64_results.setdefault(pointer, line)
+        marks = np.asarray(np.bitwise_and(flags_of_value, L.NAN_MARK))
+        for mark in np.unique(marks[(marks != 0) & (np.asarray(may_be_moved(flags_of_value)) | (value.bits == 64))]):
+            form = format_of_mark(int(mark), value.bits)
+            if form is None or (operation != "store" and form != "fp64"):
+                raise Unsupported(UNSPECIFIED_NAN_STORED, line)
+            self.open_nans.setdefault((pointer, form), line)
         total: Any = hashing.mix(
             addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
         )
@@ -438,6 +443,7 @@ def _is_copy(value: Value) -> bool:
         return _is_copy(value.if_true) and (isinstance(value.if_false, np.ndarray) or _is_copy(value.if_false))
     if isinstance(value, np.ndarray):
         return True
-    return (
-        isinstance(value, SymbolicVector) and isinstance(value.flags, int) and value.flags & L.KIND in (L.LOAD, L.CONST)
-    )
+    if not isinstance(value, SymbolicVector) or not isinstance(value.flags, int):
+        return False
+    # A part of a number whose NaN has a mark is a term of its bits.
+    return value.flags & L.KIND in (L.LOAD, L.CONST) and not value.flags & L.NAN_MARK

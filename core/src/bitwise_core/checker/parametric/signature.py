@@ -19,7 +19,7 @@ from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.executor import ParametricExecutor, ParametricProgram
 from bitwise_core.checker.parametric.global_conflicts import NOT_DETERMINED
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
-from bitwise_core.checker.parametric.loop_summary import INSTANCES
+from bitwise_core.checker.parametric.loop_folds import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
 from bitwise_core.checker.parametric.program_text import (
@@ -239,7 +239,7 @@ def _of_cluster(memories: Sequence[ParametricMemory]) -> ParametricMemory:
             if found.written.setdefault(pointer, operation) != operation:
                 raise Unsupported("a buffer is written in different ways")
         found.contributed.update(other.contributed)
-        found.fp64_results.update(other.fp64_results)
+        found.open_nans.update(other.open_nans)
         found.mask_differs = other.mask_differs if found.mask_differs is None else found.mask_differs
     updated = found.loaded.keys() & (found.written.keys() | found.contributed.keys())
     if updated:

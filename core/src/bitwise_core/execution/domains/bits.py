@@ -20,6 +20,7 @@ from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, same_in_blocks
+from bitwise_core.execution.values.open_nans import other_nans
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
@@ -145,6 +146,13 @@ class BitsDomain:
         return L.as_array_if_constant(
             L.blend(known, chosen, undefined_lanes(chosen.bits, L.sticky_flags(condition, chosen)))
         )
+
+    def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
+        """See `Domain.with_open_nans`: a NaN keeps its bits."""
+        lanes = as_symbolic_vector(value)
+        if (np.asarray(L.constant_mask(lanes)) & other_nans(L.constants_of(lanes), form)).any():
+            self.notes[note] = None
+        return value
 
     def note_stored(self, value: Value) -> None:
         """See `Domain.note_stored`."""

@@ -71,6 +71,12 @@ class Domain(Protocol):
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """Select per lane by a predicate that need not be constant."""
 
+    def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
+        """Return a number of fp16, fp32 or fp64 whose NaN may have become the canonical one.
+
+        `note` says so, for an execution in which that makes a difference.
+        """
+
     def load(self, address: Array, bits: int) -> Value:
         """Return the initial content of global memory at constant addresses."""
 

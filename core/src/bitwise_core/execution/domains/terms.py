@@ -19,6 +19,7 @@ from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC, UNITS_
 from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import (
+    deferred_steps,
     hashing,
     mma_steps,
     nan_guards,
@@ -39,6 +40,7 @@ from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import CONSTANT, constant_of_sum, linear_form, with_neutral_numbers
 from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.minmax import extremum
+from bitwise_core.execution.values.open_nans import with_open_nans
 from bitwise_core.execution.values.packing import (
     as_symbolic_vector,
     blend_values,
@@ -655,6 +657,10 @@ class TermDomain(StepsInOrder):
             return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
         return result
 
+    def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
+        """See `Domain.with_open_nans`."""
+        return with_open_nans(value, form, self.context)
+
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
         """Return the term of a select that no rule replaces; it has the facts that both values have."""
         given = (condition, left, right)
@@ -688,6 +694,12 @@ class TermDomain(StepsInOrder):
 
     def operand_vectors(self, elements: SymbolicVector, form: str, parts: int = 1) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
+        if self.defers_steps:
+            loaded: mma_steps.HashedVectors | None = deferred_steps.loaded_vectors(
+                elements, form, self.context, self.zero_signs, parts
+            )
+            if loaded is not None:
+                return loaded
         return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs, parts)
 
     def _note_zero_sign(self, value: SymbolicVector, form: str) -> None:
@@ -715,7 +727,10 @@ class TermDomain(StepsInOrder):
         if step.integers is not None:
             return integer_terms(step, accumulator, left, right, self.context)
         step = self._by_arithmetic(step)
-        return mma_steps.mma_terms(step, accumulator, left, right, self.context)
+        found = (
+            deferred_steps.deferred_step(step, accumulator, left, right, self.context) if self.defers_steps else None
+        )
+        return mma_steps.mma_terms(step, accumulator, left, right, self.context) if found is None else found
 
     @property
     def defers_steps(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.nan_marks import mark_of
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import WIDENING
@@ -58,16 +59,24 @@ def without_unspecified_nans(info: Operation, numbers: Sequence[Array], result: 
             if info.verb not in _SIGN_CHANGES and kind.canonical_nan is not None:
                 kept &= number != kind.canonical_nan
             chosen = chosen | kept
-    return open_nans(result, form, chosen)
+    return open_nans(result, form, chosen, info.name, numbers)
 
 
-def open_nans(result: Array, form: FloatFormat, where: bool | Array = True) -> Value:
-    """Return constants of a format with a term for a NaN, in some lanes, whose bits the assembler decides."""
+def open_nans(
+    result: Array, form: FloatFormat, where: bool | Array = True, name: str = "", numbers: Sequence[Array] = ()
+) -> Value:
+    """Return constants of a format with a term for a NaN, in some lanes, whose bits the assembler decides.
+
+    The term is one of the result, and of the operation and the numbers of which it is one, if any.
+    """
     chosen = where & nan_of(result, form)
     if not np.any(chosen):
         return result
-    words = np.broadcast_to(hashing.constant(f"a NaN of {form.name} from constants"), (2, *result.shape))
-    return L.blend(chosen, SymbolicVector(form.bits, words, L.TERM | L.INTEGER), L.constant_vector(result))
+    words = hashing.constant(f"a NaN of {form.name} from constants {name}")
+    for place, number in enumerate((result, *numbers)):
+        words = words + number.astype(np.uint64)[None] * hashing.multiplier(place)
+    flags = L.TERM | L.INTEGER | (mark_of(form) or L.UNSPECIFIED_NAN)
+    return L.blend(chosen, SymbolicVector(form.bits, hashing.mix(words), flags), L.constant_vector(result))
 
 
 _SIGN_CHANGES = ("neg", "abs")

@@ -37,6 +37,19 @@ _ANY = L.CANONICAL_NAN | L.CANONICAL_BF16_NAN
 _BY_WIDTH = {16: "fp16", 32: "fp32", 64: "fp64"}
 
 
+def mark_of(form: FloatFormat) -> int:
+    """Return the mark of a format, 0 for a format without one."""
+    return _MARKS.get(form.name, 0)
+
+
+def format_of_mark(mark: int, bits: int) -> str | None:
+    """Return the name of the format of a mark of a value of this width; None where it is not one format."""
+    own = mark & ~L.FLIPPED_NAN
+    if own == L.CANONICAL_NAN:
+        return _BY_WIDTH.get(bits)
+    return "bf16" if own == L.CANONICAL_BF16_NAN and bits == 16 else None
+
+
 def foreign_marks(form: str | None) -> int:
     """Return the marks that distinguish two values of a format; all of them for an integer format or None."""
     return _ANY if form is None else _FOREIGN.get(form, _ANY)

@@ -1,0 +1,159 @@
+"""Selections that ptxas may make extrema: of an fp32 number and the literal with which it is compared.
+
+`setp.geu.f32 p, x, 1.0; selp.f32 y, x, 1.0, p` becomes FMNMX.NAN, whose NaN is the canonical one, where the selection
+keeps the bits of x.  FMNMX flushes no subnormal number: with a comparison that does (`.ftz`), and a literal that is
+zero or subnormal, it returns another number than the selection.
+
+ptxas 12.8, 12.9 and 13.0 do so for sm_80 to sm_120 alike, for every literal but -0 and NaNs, ordered and unordered
+comparisons, of moves under a guard too, and through moves, signs and operations on integers that leave x as it is.
+They do not for two registers that are no literals, in other formats, behind another condition or a branch, and where
+something else reads the predicate.  The analysis does not rely on the last two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector, registers_of
+from bitwise_nvidia_ptx.assembler_sources import Sources
+
+_COMPARISON = re.compile(r"setp?\.(lt|le|gt|ge)u?\.([\w.]*\.)?f32")
+_PLAIN = re.compile(r"setp\.(lt|le|gt|ge)(u?)\.(ftz\.)?f32")
+"""A comparison without another condition."""
+_INTEGER_COMPARISON = re.compile(r"setp\.[\w.]*\.[bsu](16|32|64)")
+_FLOAT = re.compile(r"\.(b?f|tf|e\d)\w*")
+_KEEPING = frozenset(
+    {"add", "sub", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "mov", "cvt", "neg"}
+)
+"""Operations that, on integers, may leave a number as it is, or undo what another one did."""
+_ALL_BUT_SIGN = 0x7FFFFFFF
+_LEAST_NORMAL = 0x00800000
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum:
+    """A selection that may be an extremum of the number in a register.
+
+    `moves_nans`: the selection may return a NaN.  `keeps_subnormals`: the extremum returns subnormal numbers that the
+    comparison takes for zeros.
+    """
+
+    number: Register
+    moves_nans: bool
+    keeps_subnormals: bool
+
+
+def extremum_of(
+    choices: Sequence[Operand], predicate: Operand, instruction: Instruction, sources: Sources
+) -> Extremum | None:
+    """Return the extremum that ptxas may make of an instruction that selects 32 bits; None if of none.
+
+    The instruction selects the first choice where the predicate is true, the second one elsewhere.
+    """
+    found: Extremum | None = None
+    for comparison in _comparisons(predicate, instruction, sources):
+        compared = comparison.operands[1:3]
+        for number, bound in (compared, compared[::-1]):
+            for truth, chosen, literal in ((True, choices[0], choices[1]), (False, choices[1], choices[0])):
+                if not isinstance(chosen, Register) or not isinstance(number, Register):
+                    continue
+                if not _may_agree(literal, instruction, bound, comparison, sources):
+                    continue
+                if _roots(chosen, instruction, sources).isdisjoint(_roots(number, comparison, sources)):
+                    continue
+                nans = not _is_number(chosen, truth, predicate, instruction, number, comparison, sources)
+                subnormals = ".ftz" in comparison.opcode and sources.may_be(bound, _is_subnormal_or_zero, comparison)
+                if found is not None:
+                    nans, subnormals = nans or found.moves_nans, subnormals or found.keeps_subnormals
+                if nans or subnormals:
+                    found = Extremum(chosen, nans, subnormals)
+    return found
+
+
+def _is_number(
+    chosen: Register,
+    truth: bool,
+    predicate: Operand,
+    instruction: Instruction,
+    number: Register,
+    comparison: Instruction,
+    sources: Sources,
+) -> bool:
+    """Return whether what is chosen where a predicate has this truth is the number that is compared, and no NaN."""
+    plain = _PLAIN.fullmatch(comparison.opcode)
+    if plain is None or comparison.operands[0] != predicate or list(sources.direct([predicate])) != [comparison]:
+        return False
+    if bool(plain.group(2)) == truth:
+        return False
+    return _moved(chosen, instruction, sources) == _moved(number, comparison, sources)
+
+
+def _moved(register: Register, user: Instruction, sources: Sources) -> object:
+    """Return the definition of what a register holds at an instruction, before moves; each has one definition."""
+    while True:
+        made = list(sources.defined(register, user))
+        if len(made) != 1 or made[0].guard is not None:
+            return object()
+        source = made[0].operands[-1]
+        if not made[0].opcode.startswith("mov.") or not isinstance(source, Register):
+            return id(made[0]), made[0].operands[0] if made[0].operands[0] == register else register
+        register, user = source, made[0]
+
+
+def _comparisons(predicate: Operand, user: Instruction, sources: Sources) -> Iterator[Instruction]:
+    """Yield the comparisons of fp32 numbers on which a predicate may depend, also those whose result is a number."""
+    for each in sources.comparisons(predicate, user):
+        if _COMPARISON.fullmatch(each.opcode):
+            yield each
+        elif _INTEGER_COMPARISON.fullmatch(each.opcode):
+            for operand in each.operands[1:]:
+                made = sources.of(operand, user=each)
+                yield from (one for one in made if one.opcode.startswith("set.") and _COMPARISON.fullmatch(one.opcode))
+
+
+def _may_agree(
+    literal: Operand, instruction: Instruction, bound: Operand, comparison: Instruction, sources: Sources
+) -> bool:
+    """Return whether an operand of a selection and one of a comparison may be one number that the assembler knows."""
+
+    def is_bound(number: int) -> bool:
+        word = number & 0xFFFFFFFF
+        return sources.may_be(bound, lambda other: other & 0xFFFFFFFF == word, comparison)
+
+    return sources.may_be(literal, is_bound, instruction)
+
+
+def _is_subnormal_or_zero(number: int) -> bool:
+    return number & _ALL_BUT_SIGN < _LEAST_NORMAL
+
+
+def _roots(operand: Operand, user: Instruction, sources: Sources) -> set[object]:
+    """Return what an operand may have been computed from by operations that may leave a number as it is.
+
+    Two instructions of one text are one root: an assembler may compute both once.
+    """
+    pending = [(name, user) for name in registers_of(operand)]
+    found: set[object] = set()
+    seen: set[tuple[str, int]] = set()
+    while pending:
+        name, reader = pending.pop()
+        definitions = list(sources.defined(Register(name), reader))
+        if not definitions:
+            found.add(name)
+        for made in definitions:
+            if (name, id(made)) in seen:
+                continue
+            seen.add((name, id(made)))
+            base = made.opcode.partition(".")[0]
+            if base == "mov" and isinstance(made.operands[-1], Immediate):
+                continue
+            written = made.operands[0]
+            place = written.items.index(Register(name)) if isinstance(written, Vector) else 0
+            found.update(((name, id(made)), (made.opcode, made.operands[1:], place)))
+            keeps = base in _KEEPING and _FLOAT.search(made.opcode) is None
+            if keeps or base in ("div", "min", "max") or sources.passes_on(made):
+                pending += [(each, made) for source in made.operands[1:] for each in registers_of(source)]
+            pending += [(each, sources.kernel.instructions[index]) for each, index in sources.stored(made)]
+    return found
