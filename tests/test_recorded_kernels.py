@@ -27,6 +27,7 @@ def uncounted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """What these tests compile and ask by intention; the summary of a session does not list it."""
     count: Counter[str] = Counter()
     monkeypatch.setattr(R, "UNRECORDED", count)
+    monkeypatch.setattr(R, "_COUNTED", set())
     return count
 
 
@@ -142,3 +143,22 @@ def test_a_cache_folder_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             "k.ptx": '.version 8.7\n\t.file\t1 "k.py"\n\tret;\n\n', "k.amdgcn": '\t.file\t1 "k.py"\n\t.text\nend:\n',
         }
     }  # fmt: skip
+
+
+def test_one_folder_is_below_that_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for _ in range(2):
+        with assembly_only(), assembly_only():
+            assert Path(triton.knobs.cache.dir) == tmp_path / "assembly-only"
+    assert Path(triton.knobs.cache.dir) == tmp_path
+
+
+def test_a_kernel_that_is_kept_and_not_recorded_is_counted(
+    hits: HITS, monkeypatch: pytest.MonkeyPatch, uncounted: Counter[str]
+) -> None:
+    monkeypatch.setattr(R, "kernels_named", lambda name: {})
+    known = texts()
+    assert (hits, sum(uncounted.values())) == ([False, False], 2)
+    monkeypatch.setattr(R, "_COUNTED", set())  # as in another process
+    assert [texts(), texts()] == [known, known]
+    assert (hits[2:], sum(uncounted.values())) == ([True] * 4, 4)
