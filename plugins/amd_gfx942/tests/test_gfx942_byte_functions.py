@@ -388,12 +388,20 @@ def several(changes: dict[int, tuple[str, str]], *, mixed: bool = False) -> str:
         for number, (source, order) in enumerate(SEVERAL)
     ]
     lines = [body.split("\n") for body in bodies]
-    if mixed:
+    for source, result, line in (("v3", "v90", 1), ("v2", "v91", 0)):
+        place = next((n for n, each in enumerate(lines[line]) if each.endswith(result)), None)
+        if place is not None:
+            lines[line].insert(place, f"v_and_b32_e32 {result}, 0x7f, {source}")
+    if mixed and len(lines[0]) == len(lines[1]):
         # A pair of registers that both use holds the condition of one comparison after the other.
         pairs = zip(lines[0], [each.replace("vcc", "s[26:27]") for each in lines[1]], strict=True)
         lines[:2] = [[each.replace("cndmask_b32_e32", "cndmask_b32_e64").replace("u16_e32 s", "u16_e64 s")
                       for pair in pairs for each in pair]]  # fmt: skip
-    moved = ["v_lshrrev_b32_e32 v30, 8, v2", "v_lshrrev_b32_e32 v31, 8, v3", *(each for body in lines for each in body)]
+    moved = [
+        "v_lshrrev_b32_e32 v30, 8, v2",
+        "v_lshrrev_b32_e32 v31, 8, v3",
+        *(each for body in lines for each in body),
+    ]
     joined = [f"v_add_f32_e32 v5, v5, v{40 + number}" for number in range(len(SEVERAL))]
     return "\n".join(["v_mov_b32_e32 v5, 0", *moved, *joined])
 
@@ -405,7 +413,11 @@ CHANGED_FORMS: list[dict[int, tuple[str, str]]] = [
     {1: ("v_cndmask_b32_e64 v54, v57, v54", "v_cndmask_b32_e64 v54, v54, v57")},
     {4: ("v_or_b32_e32 v44, v66, v68", "v_or_b32_e32 v44, v66, v66")},
     {5: ("v_and_b32_e32 v72, 0xffff8000, v72", "v_and_b32_e32 v72, 0xffff8000, v54")},
+    {1: ("vcc, 3, v55", "vcc, 3, v90")},
+    {0: ("vcc, 3, v51", "vcc, 3, v91")},
+    {0: ("v_lshlrev_b16_e32 v52, 8, v2", "v_lshlrev_b16_e32 v52, 8, v3")},
 ]
+"""Among these, a comparison of a number that another instruction computes as well, and two inputs in place of one."""
 
 
 @pytest.mark.parametrize("mixed", [False, True])
