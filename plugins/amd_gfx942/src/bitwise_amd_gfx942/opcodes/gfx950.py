@@ -42,12 +42,13 @@ _EXTREMA = ("v_minimum3_f32", "v_maximum3_f32", "v_pk_minimum3_f16", "v_pk_maxim
 @vector_opcode(TABLE, *_EXTREMA, operands=DESTINATION_FIRST, effects=Effect.NONE)
 def extremum_with_nans(instruction: Instruction, context: Context) -> Step:
     """The minimum or maximum of three numbers, or two of them, NaN where one is NaN; -0 is less than +0."""
-    kind = "fp16" if instruction.opcode.startswith("v_pk_") else "fp32"
+    pair = instruction.opcode.startswith("v_pk_")
+    kind = "fp16" if pair else "fp32"
     check_not_flushed(instruction, context, kind)
     compute = extremum_of_three(operation(f"{'min' if 'minimum' in instruction.opcode else 'max'}.nan.{kind}"))
-    if kind == "fp16":
-        return packed(instruction, kind, 3, compute)
-    return float_step(instruction, context, (kind,) * 3, kind, compute)
+    return (
+        packed(instruction, kind, 3, compute) if pair else float_step(instruction, context, (kind,) * 3, kind, compute)
+    )
 
 
 @vector_opcode(TABLE, "v_bitop3_b32", "v_bitop3_b16", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -61,7 +62,6 @@ def bitwise_function(instruction: Instruction, context: Context) -> Step:
     if not 0 <= table < 256:
         raise UnknownInstruction(instruction, "has a truth table that is not one of 8 bits")
     meaning = operation(f"lop3.{table:#04x}.b32")
-
     is_half = found.name.endswith("b16")
 
     def compute(machine: Machine, *values: Value) -> Value:
