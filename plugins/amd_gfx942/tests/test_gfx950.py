@@ -36,6 +36,33 @@ def test_a_function_of_three_bits_is_its_truth_table(table: int) -> None:
             assert result >> bit & 1 == table >> place & 1
 
 
+EDGES = np.array([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001, 1, 0xBF800000], dtype=np.uint32)
+
+
+@pytest.mark.parametrize("verb", ["minimum", "maximum"])
+def test_extrema_of_three_numbers_are_nan_where_one_is(verb: str) -> None:
+    """IEEE 754-2019, minimum and maximum, against an order of the patterns in which -0 comes before +0."""
+    generator = np.random.default_rng(3)
+    given = [np.where(LANES % 8 < 5, generator.choice(EDGES, 64), each).astype(np.uint32) for each in (A, B, C)]
+
+    def expected(patterns: list[int], infinity: int, sign: int) -> int | None:
+        if any(each & (sign - 1) > infinity for each in patterns):
+            return None
+        ranked = sorted(patterns, key=lambda each: each if each < sign else -1 - (each - sign))
+        return ranked[-1] if verb == "maximum" else ranked[0]
+
+    found = run(f"v_{verb}3_f32 v5, v2, v3, v4", *given, arch=GFX950).tolist()
+    for *patterns, result in zip(*(each.tolist() for each in given), found, strict=True):
+        number = expected(patterns, 0x7F800000, 1 << 31)
+        assert result == number if number is not None else result & 0x7FFFFFFF > 0x7F800000
+    pairs = run(f"v_pk_{verb}3_f16 v5, v2, v3, v4", *given, arch=GFX950).tolist()
+    for *patterns, result in zip(*(each.tolist() for each in given), pairs, strict=True):
+        for low in (0, 16):
+            number = expected([each >> low & 0xFFFF for each in patterns], 0x7C00, 1 << 15)
+            half = result >> low & 0xFFFF
+            assert half == number if number is not None else half & 0x7FFF > 0x7C00
+
+
 def test_the_high_half_of_a_function_of_16_bits_is_not_determined() -> None:
     body = "v_bitop3_b16 v6, v2, v3, v4 bitop3:0xe8\n"
     low = run(body + "v_and_b32_e32 v5, 0xffff, v6", A, B, C, arch=GFX950)
@@ -129,7 +156,8 @@ def with_some_arithmetic(dtype: str, side: int, k: int) -> Arch:
     ("dtype", "side", "k"),
     [
         ("fp16", 32, 16), ("fp16", 16, 32), ("bf16", 32, 16), ("bf16", 16, 32), ("i8", 32, 32), ("i8", 16, 64),
-        ("fp8e4nv", 32, 64), ("fp8e5", 16, 128), ("fp32", 32, 2), ("fp32", 16, 4),
+        ("fp8e4nv", 32, 64), ("fp8e5", 16, 128), ("fp8e4nv", 16, 32), ("fp8e5", 32, 16), ("fp32", 32, 2),
+        ("fp32", 16, 4),
     ],
 )  # fmt: skip
 def test_a_product_of_small_integers_is_that_of_numpy(dtype: str, side: int, k: int) -> None:
@@ -205,6 +233,9 @@ def test_instructions_with_one_k_and_other_rows_are_different_functions() -> Non
     narrow = "v_mfma_f32_16x16x16_f16 v[16:19], v[12:13], v[12:13], 0"
     assert signature(wide) != signature(narrow)
     assert signature(wide) != signature(wide.replace("_f16", "_bf16"))
+    mixed = "v_mfma_f32_16x16x32_fp8_bf8 v[16:19], v[12:13], v[12:13], 0"
+    kinds = [signature(mixed.replace("fp8_bf8", each)) for each in ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8")]
+    assert len(set(kinds)) == 4
 
 
 @pytest.mark.parametrize(
@@ -233,7 +264,13 @@ def test_other_instructions_are_unknown_by_name_and_line(instruction: str, why: 
     assert "line 23" in found
 
 
-@pytest.mark.parametrize("instruction", ["v_bitop3_b32 v5, v2, v3, v4 bitop3:0x78", "v_cvt_pk_bf16_f32 v5, v2, v3"])
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "v_bitop3_b32 v5, v2, v3, v4 bitop3:0x78", "v_cvt_pk_bf16_f32 v5, v2, v3", "v_maximum3_f32 v5, v2, v3, v4",
+        "v_pk_minimum3_f16 v5, v2, v3, v4",
+    ],
+)  # fmt: skip
 def test_gfx942_has_none_of_the_added_instructions(instruction: str) -> None:
     assert "is not modelled" in (reading(instruction, arch=GFX942).unknown or "")
 

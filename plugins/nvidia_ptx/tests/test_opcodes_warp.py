@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from ptx_programs import known, run, store, stored, table
+from ptx_programs import hashes, known, run, store, stored, table
 
 FULL = 0xFFFFFFFF
 CLAMPS = (0x1F, 0, 7, 0x181F, 0x1C1F, 0x1E1F, 0x1F1F, 0x1C00, 0x1800, 0x1803, 0x1000, 0x101F, 0x100F, 0x0C1F)
@@ -210,3 +210,19 @@ def test_stmatrix(count: int, transposed: bool) -> None:
             word = found[4 * (8 * lane + step)][1]
             memory[2 * (32 * step + lane)], memory[2 * (32 * step + lane) + 1] = word & 0xFFFF, word >> 16
     assert memory == expected
+
+
+LARGEST = """ld.global.b64 %d5, [%d1]; {magnitude} mov.b64 {{%r5, %r6}}, %d6; shfl.sync.bfly.b32 %r7, %r5, 1, 31, -1;
+shfl.sync.bfly.b32 %r8, %r6, 1, 31, -1; mov.b64 %d7, {{%r7, %r8}}; {largest}; and.b32 %r9, %r0, -2; mul.wide.u32 %d9, %r9, 4;
+add.s64 %d9, %d0, %d9; st.global.b64 [%d9], %d8;"""
+CLEARED = "and.b64 %d6, %d5, 0x7fffffffffffffff;"
+
+
+@pytest.mark.parametrize("magnitude", [CLEARED, "abs.f64 %d6, %d5;", "mov.b64 %d6, %d5;"])
+def test_halves_of_a_number_that_lanes_exchange_are_the_number(magnitude: str) -> None:
+    """Both lanes of a pair store one maximum at one address: no race only if the number of the other is found whole."""
+    load = "mul.wide.u32 %d4, %r0, 8; add.s64 %d1, %d1, %d4;"
+    exchanged = load + LARGEST.format(magnitude=magnitude, largest="max.f64 %d8, %d6, %d7")
+    assert hashes(exchanged, threads=32)
+    with pytest.raises(Unsupported, match="different values at one address"):
+        hashes(load + LARGEST.format(magnitude=magnitude, largest="mov.b64 %d8, %d7"), threads=32)

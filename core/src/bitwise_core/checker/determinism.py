@@ -132,7 +132,7 @@ class WitnessResult:
 
 ORDER_WITNESS = Reading(
     name="order witness",
-    answer=Deferred("bitwise_core.checker.kernel_answers:find_witness"),
+    answer=Deferred("bitwise_core.checker.worker_jobs:find_witness"),
     subject=lambda job: kernel_subject(*job),
     cost=ANALYSIS.cost,
     lost=lambda job, reason: WitnessResult(None, reason, interrupted=True),

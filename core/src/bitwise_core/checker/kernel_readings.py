@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bitwise_core.checker.analysis import Session
     from bitwise_core.checker.worker_pool import Progress, WorkerPool
 
-SESSION = Deferred("bitwise_core.checker.kernel_answers:session")
+SESSION = Deferred("bitwise_core.checker.worker_jobs:session")
 """The session of one worker."""
 
 
@@ -97,7 +97,7 @@ def cost_of(job: AnalysisJob) -> float:
 
 ANALYSIS = Reading(
     name="analysis",
-    answer=Deferred("bitwise_core.checker.kernel_answers:analyse"),
+    answer=Deferred("bitwise_core.checker.worker_jobs:analyse"),
     subject=lambda job: kernel_subject(*job),
     cost=cost_of,
     lost=_without_analysis,

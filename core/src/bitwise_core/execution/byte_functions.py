@@ -8,6 +8,9 @@ table and on nothing else: the cone is executed once on terms, in lanes that dif
 a byte without an effect on the hash of the result does not occur in it.  The table is the result of the instructions'
 own steps on every value of these bytes.  So two cones with one table are one function, whatever their instructions.
 
+Where each part of a result depends on one byte at most, the result is looked up when something reads it, together with
+those of the same function that wait in the block.
+
 A cone whose result depends on more bytes than `MAXIMUM_BYTES` is executed as it is.  The result of a sequence that an
 architecture knows (`known_sequences.py`) is computed by the operation that the architecture names, also where only some
 lanes are active.
@@ -149,7 +152,9 @@ class _Input:
 class _OpenCones:
     """The cones of a block that were entered and not yet computed, by root, and the inputs so far by number.
 
-    `lanes`: those in which they are computed; None: all.  `waiting` are the results that were not yet read.
+    `lanes`: those in which they are computed; None: all.  `waiting` are the results that were not yet read.  `done` is
+    what members of cones wrote that were executed, by their index: all cones of a block read the same definitions, so
+    that an instruction of several cones has one result.
     """
 
     roots: set[int]
@@ -157,6 +162,7 @@ class _OpenCones:
     inputs: dict[int, _Input]
     waiting: dict[int, _LookUps]
     """By the identity of the function."""
+    done: dict[int, _Writes]
 
 
 _OPEN = "cones that were entered"
@@ -186,7 +192,7 @@ def _entering(step: Step, found: BlockCones, execution_mask: str | None) -> Step
                 if not lanes.any():
                     roots = _NO_ROOTS
         if roots:
-            machine.extra[_OPEN] = _OpenCones(set(roots), lanes, {}, {})
+            machine.extra[_OPEN] = _OpenCones(set(roots), lanes, {}, {}, {})
         else:
             machine.extra.pop(_OPEN, None)
         return step(machine)
@@ -270,7 +276,7 @@ def _looking_up(
             else _known_value(machine, cone, captured, cones.lanes, cone.known)
         )
         if value is None:
-            value = _executed(machine, cone, program, [each.held for each in captured])
+            value = _executed(machine, cone, program, [each.held for each in captured], cones.done)
         if not cones.roots:
             machine.extra.pop(_OPEN, None)
         if cones.lanes is not None:
@@ -302,20 +308,47 @@ def _known_value(
     return sequence.compute(machine, values)
 
 
-def _executed(machine: Machine, cone: Cone, program: Program, inputs: Sequence[Mapping[str, Value]]) -> Value:
-    """Return the result of the instructions of a cone on these inputs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Writes:
+    """What an instruction wrote: the registers with their values, and those that are held under other names."""
+
+    values: Mapping[str, Value]
+    removed: tuple[str, ...]
+
+
+def _executed(
+    machine: Machine,
+    cone: Cone,
+    program: Program,
+    inputs: Sequence[Mapping[str, Value]],
+    done: dict[int, _Writes] | None = None,
+) -> Value:
+    """Return the result of the instructions of a cone on these inputs.
+
+    `done` holds what instructions wrote that were executed on the same inputs for other cones, and is extended.
+    """
     registers: dict[str, Value] = {}
     outer, line, consumed = machine.registers, machine.line, cone.consumed
     machine.registers = registers
     try:
         for index in cone.members:
+            known = None if done is None else done.get(index)
+            if known is not None:
+                registers.update(known.values)
+                for name in known.removed:
+                    registers.pop(name, None)
+                continue
             machine.line = program.kernel.instructions[index].line
             # Instructions outside of the cone may have written the register of an input that a member wrote before.
             for number in consumed[index]:
                 for name in cone.inputs[number]:
                     registers.pop(name, None)
                 registers.update(inputs[number])
+            before = dict(registers)
             program.steps[index](machine)
+            if done is not None:
+                values = {name: value for name, value in registers.items() if before.get(name) is not value}
+                done[index] = _Writes(values, tuple(name for name in before if name not in registers))
         return registers[cone.result]
     finally:
         machine.registers, machine.line = outer, line
@@ -375,7 +408,10 @@ def _part_value(part: Part, varying: Mapping[int, Value]) -> Value | None:
     """Return bits of a result; None where lanes have constants among several atoms."""
     if not part.atoms:
         return part.table.reshape(1, 1)
-    atoms = [extract(varying[number], 8 * byte, 8) for number, byte in part.atoms]
+    atoms = [
+        extract(value.value if type(value) is _DeferredLookUp else value, 8 * byte, 8)
+        for value, byte in ((varying[number], byte) for number, byte in part.atoms)
+    ]
     if part.copies:
         return atoms[0]
     vectors = [as_symbolic_vector(each) for each in atoms]
@@ -487,7 +523,8 @@ class _LookUps:
                     found[place].append(part.table.reshape(1, 1))
                     continue
                 ((number, byte),) = part.atoms
-                atom = extract(each.varying[number], 8 * byte, 8)
+                value = each.varying[number]
+                atom = extract(value.value if type(value) is _DeferredLookUp else value, 8 * byte, 8)
                 found[place].append(atom)
                 if not part.copies:
                     wanted.setdefault(part.tag, []).append((place, index, part, as_symbolic_vector(atom)))

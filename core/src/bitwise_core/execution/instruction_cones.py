@@ -4,7 +4,8 @@ A cone is an instruction, its root, and all instructions of the block whose resu
 every lane by itself (`Effect.LANEWISE`).  A root is a result that is live at the end of the block, or that an
 instruction outside of cones reads.  Sequences that an architecture knows (`known_sequences.py`) are cones, too.
 
-Cones of one form compute one function of their inputs, whatever the names of their registers.
+Cones of one form compute one function of their inputs, whatever the names of their registers.  They are found together:
+one cone is searched for, and arrays tell for all other roots whether the same search finds the same form.
 """
 
 from __future__ import annotations

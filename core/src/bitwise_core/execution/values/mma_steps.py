@@ -360,7 +360,8 @@ def _hashed_vectors(
         sticky = sticky | sticky_of(nan_bits(elements))
     else:
         hashed = full_hash(elements)
-    if signs is not None and elements.bits == 16 and form in FLOAT_FORMATS:
+    loads = isinstance(elements.flags, int) and elements.flags == L.LOAD
+    if signs is not None and elements.bits == 16 and form in FLOAT_FORMATS and (signs.has_loads or not loads):
         hashed = signs.without(hashed)
     count = hashed.shape[-1]
     factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)

@@ -278,7 +278,11 @@ def extract(value: Value, low: int, bits: int) -> Value:
 
 
 def _masked(value: SymbolicVector, bits: int) -> SymbolicVector | None:
-    """Return the operand of a bitwise and whose other one keeps the low `bits` bits, None for another value."""
+    """Return the operand of a bitwise and whose other one keeps the low `bits` bits, None for another value.
+
+    The low bits of a magnitude remain a part of it, so that both halves together are found to be the magnitude.
+    """
+    magnitude = np.uint64((1 << value.bits - 1) - 1)
     for origin in value.origins:
         if not origin.name.startswith("and.b"):
             continue
@@ -286,7 +290,9 @@ def _masked(value: SymbolicVector, bits: int) -> SymbolicVector | None:
         if lanes is False or not np.all(np.asarray(lanes) | constant_mask(value)):
             continue
         for kept, mask in (origin.operands, origin.operands[::-1]):
-            if constant_mask(mask) is True and every(~mask.words[0] & np.uint64((1 << bits) - 1) == 0):
+            if constant_mask(mask) is not True or every(mask.words[0] == magnitude):
+                continue
+            if every(~mask.words[0] & np.uint64((1 << bits) - 1) == 0):
                 return blend(lanes, kept, value)
     return None
 

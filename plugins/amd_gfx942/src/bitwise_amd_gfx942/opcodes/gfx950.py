@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.modes import flushes, mode_of
+from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.conversion import check_not_flushed, rounding_conversion
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.floating import apply_float
+from bitwise_amd_gfx942.opcodes.floating import apply_float, float_step
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, modifier_value
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.matrix import check_all_lanes_active
 from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
+from bitwise_amd_gfx942.opcodes.packed import packed
 from bitwise_amd_gfx942.opcodes.shared_memory import order_wave_accesses, shared_address
 from bitwise_amd_gfx942.opcodes.shared_reads import read_offset
 from bitwise_core.assembly.module import Instruction
@@ -34,6 +37,32 @@ TABLE = Table()
 
 _ROW = 16
 """The number of lanes of a row."""
+
+
+@vector_opcode(TABLE, "v_minimum3_f32", "v_maximum3_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def extremum_with_nans(instruction: Instruction, context: Context) -> Step:
+    """The minimum or maximum of three numbers, NaN where one is NaN; -0 is less than +0."""
+    compute = _extremum_with_nans(instruction, context, "fp32")
+    return float_step(instruction, context, ("fp32",) * 3, "fp32", compute)
+
+
+@vector_opcode(TABLE, "v_pk_minimum3_f16", "v_pk_maximum3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def extrema_with_nans(instruction: Instruction, context: Context) -> Step:
+    """Two minima or maxima of three numbers each, NaN where one is NaN."""
+    return packed(instruction, "fp16", 3, _extremum_with_nans(instruction, context, "fp16"))
+
+
+def _extremum_with_nans(instruction: Instruction, context: Context, kind: str) -> Compute:
+    verb = "min" if "minimum3" in instruction.opcode else "max"
+    if flushes(mode_of(context.kernel), kind, instruction):
+        raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
+    meaning = operation(f"{verb}.nan.{kind}")
+
+    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        inner = apply_float(machine, meaning, (first, second))
+        return apply_float(machine, meaning, (inner, third))
+
+    return compute
 
 
 @vector_opcode(TABLE, "v_bitop3_b32", "v_bitop3_b16", operands=DESTINATION_FIRST, effects=Effect.NONE)

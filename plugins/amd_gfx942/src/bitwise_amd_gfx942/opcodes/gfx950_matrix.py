@@ -35,8 +35,14 @@ _SHAPES = {
     "i32_32x32x32_i8": ("s8", 8), "i32_16x16x64_i8": ("s8", 8),
     "i32_32x32x16_i8": ("s8", 8), "i32_16x16x32_i8": ("s8", 8),
     "f32_32x32x64_f8f6f4": ("", 8), "f32_16x16x128_f8f6f4": ("", 8),
+    **{
+        f"f32_{shape}_{left}_{right}": (f"{left} {right}", 8)
+        for shape in ("32x32x16", "16x16x32") for left in ("fp8", "bf8") for right in ("fp8", "bf8")
+    },
 }  # fmt: skip
 """The instructions that Triton uses, after v_mfma_: the format of the operands, and the bits of an element."""
+
+_FORMATS = {"fp8": "e4m3", "bf8": "e5m2"}
 
 _FP8 = {0: "e4m3", 1: "e5m2"}
 """The values of cbsz (for a) and blgp (for b) of f8f6f4 that are modelled."""
@@ -57,7 +63,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     if found is None or len(instruction.operands) != 4:
         raise UnknownInstruction(instruction)
     (kind, bits), result, side, k = _SHAPES[found[1]], _RESULTS[found[2]], int(found[3]), int(found[4])
-    left = right = kind
+    left, right = (kind, kind) if " " not in kind else (_FORMATS[each] for each in kind.split())
     if is_narrow:
         chosen = [modifier_value(instruction, found_form.modifiers.get(each, "0")) for each in ("cbsz", "blgp")]
         if not set(chosen) <= _FP8.keys():

@@ -1,4 +1,4 @@
-"""What the workers of readings run.
+"""Jobs of the workers of readings: the analysis of a kernel, the comparison of two, the search for a witness.
 
 It is imported where a kernel is read: an answer that is recalled does not need the analysis.
 """
