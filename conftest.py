@@ -50,11 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 UNRECORDED: Counter[str] = Counter()
-"""What all processes compiled and asked, since it is not recorded."""
+"""What all processes used and asked that is not recorded."""
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Count what this process compiled and asked; a worker sends it to the process that started it."""
+    """Count what this process used and asked; a worker sends it to the process that started it."""
     import recorded_kernels
     import recorded_tools
 
@@ -66,15 +66,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add what a worker compiled and asked."""
+    """Add what a worker used and asked."""
     UNRECORDED.update(getattr(node, "workeroutput", {}).get("unrecorded", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was compiled or asked because it is not recorded, which takes time; CONTRIBUTING.md says how to."""
+    """Say what a fresh machine compiles or asks since it is not recorded; CONTRIBUTING.md says how to record it."""
     if UNRECORDED:
         listed = ", ".join(f"{count} {name}" for name, count in sorted(UNRECORDED.items()))
-        terminalreporter.write_line(f"not recorded, so that compilers and tools ran: {listed}")
+        terminalreporter.write_line(f"not recorded, so that a fresh machine runs compilers and tools: {listed}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The cache of `bitwise` is empty at the start of a session, and is shared by its workers.
+
+    What an earlier session learnt from tools would otherwise not be asked, and so not be recorded.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(shared / "bitwise-cache"))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

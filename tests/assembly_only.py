@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+FOLDER = "assembly-only"
+
 
 @contextmanager
 def assembly_only(*, lines: bool = False) -> Iterator[None]:
     """Compile without machine code, and without `lines` of the source, which take up to a third of the time.
 
-    The kernels are in a folder of their own below Triton's cache, where no launch finds them.  Those that are in
+    The kernels are in a folder of their own in Triton's cache, where no launch finds them.  Those that are in
     `recorded_kernels` are not compiled.
     """
     from triton import knobs
@@ -26,7 +28,8 @@ def assembly_only(*, lines: bool = False) -> Iterator[None]:
     with (
         complete_keys(), keys_of_any_folder(), knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope()
     ):  # fmt: skip
-        knobs.cache.dir = str(Path(knobs.cache.dir) / "assembly-only")
+        folder = Path(knobs.cache.dir)
+        knobs.cache.dir = str(folder if folder.name == FOLDER else folder / FOLDER)
         knobs.runtime.add_stages_inspection_hook = without_machine_code
         knobs.compilation.disable_line_info = not lines
         knobs.cache.manager_class = cache_manager()

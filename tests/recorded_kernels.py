@@ -36,7 +36,11 @@ BINARIES = (".cubin", ".hsaco")
 """Files of one kernel in the cache of `assembly_only`: those that are recorded, and those that are empty."""
 
 UNRECORDED: Counter[str] = Counter()
-"""How many kernels this process compiled because no recorded one has their key, by the name of their function."""
+"""How many kernels of this process no recorded one has the key of, by the name of their function.
+
+Those that an earlier process compiled count, since a fresh machine compiles them, and those that the compiler refuses
+do not: there is nothing to record.
+"""
 
 _LIBRARY = re.compile(r'(?<=")/[^"]*?/(?=triton/backends/)')
 _FILE = re.compile(r'(^\s*\.file\s+(?:\d+\s+)?)(?:"[^"]*"\s+(?="))?"[^"]*?([^"/]+)"', re.M)
@@ -46,6 +50,17 @@ _DEBUG_SECTION = re.compile(
     r'^\s*\.section\s+(?:\.debug_\w+\s*\{.*?\}|"?\.debug_\w+.*?(?=^\s*\.(?:section|text|data)\b|\Z))', re.M | re.S
 )
 """Sections for debuggers, which are not recorded: they repeat the lines, and name folders once more."""
+
+
+_COUNTED: set[str] = set()
+"""The keys of the kernels in `UNRECORDED`."""
+
+
+def count(name: str, key: str) -> None:
+    """Count a kernel that is not recorded, once in a process."""
+    if key not in _COUNTED:
+        _COUNTED.add(key)
+        UNRECORDED[name] += 1
 
 
 @cache
@@ -122,16 +137,20 @@ def cache_manager() -> Any:
         def get_group(self, filename: str) -> dict[str, str] | None:
             """Return the paths of the files that belong to a file."""
             found: dict[str, str] | None = super().get_group(filename)
-            if found is not None:
-                return found
             name = filename.removesuffix(".json")
             files = kernels_named(name).get(self.key)
-            if files is None:
-                UNRECORDED[name] += 1
-                return None
-            self.put_group(filename, {name: self.put(text, name) for name, text in files.items()})
+            if found is not None and files is None:
+                count(name, self.key)
+            if found is not None or files is None:
+                return found
+            super().put_group(filename, {name: self.put(text, name) for name, text in files.items()})
             written: dict[str, str] | None = super().get_group(filename)
             return written
+
+        def put_group(self, filename: str, group: dict[str, str]) -> None:
+            """Keep the files of a kernel that was compiled."""
+            count(filename.removesuffix(".json"), self.key)
+            super().put_group(filename, group)
 
     return RecordedKernels
 
@@ -163,4 +182,6 @@ def record(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(record(Path(sys.argv[1]) / "assembly-only"), "kernels are recorded")
+    from assembly_only import FOLDER as ASSEMBLY_ONLY
+
+    print(record(Path(sys.argv[1]) / ASSEMBLY_ONLY), "kernels are recorded")

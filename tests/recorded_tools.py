@@ -34,10 +34,13 @@ KNOWN_OPTIONS = frozenset({"capture_output", "text", "check", "timeout", "cwd"})
 """Options of `subprocess.run` under which an answer may be a recorded one."""
 
 _BINARY = b"\x7fELF"
-"""A script in place of a tool is one of a test."""
+"""How a tool begins.  A script in its place is one of a test, or runs a tool whose file is not part of the key."""
 
 UNRECORDED: Counter[str] = Counter()
-"""How many questions this process put to tools because no answer is recorded, by the name of the tool."""
+"""How many questions this process put to tools because no answer is recorded, by the name of the tool.
+
+Those to scripts do not count: what a script answers is never recorded.
+"""
 
 run_tool: Callable[..., Any] = subprocess.run
 
@@ -76,6 +79,11 @@ class Question:
 @cache
 def _digest_of_tool(path: str, modified: int, size: int) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _is_binary(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_BINARY)) == _BINARY
 
 
 def question(command: list[str], cwd: str | None = None) -> Question | None:
@@ -128,6 +136,8 @@ def run(command: Any, **options: Any) -> Any:
     if put is None:
         return run_tool(command, **options)
     answer, folder = recorded().get(put.key), os.environ.get(FOLDER_VARIABLE)
+    if answer is None and not _is_binary(arguments[0]):
+        return run_tool(command, **options)
     if answer is None:
         UNRECORDED[Path(arguments[0]).name] += 1
         if folder is None:
@@ -135,7 +145,7 @@ def run(command: Any, **options: Any) -> Any:
         answer = asked(put, arguments, cwd, options.get("timeout"))
     elif put.target is not None and answer.written is not None:
         put.target.write_bytes(base64.b64decode(answer.written))
-    if folder is not None and answer.status >= 0 and Path(arguments[0]).read_bytes()[:4] == _BINARY:
+    if folder is not None and answer.status >= 0:
         Path(folder, put.key).write_text(json.dumps(asdict(answer)))
     done = subprocess.CompletedProcess(command, answer.status, put.own(answer.printed), put.own(answer.complained))
     if options.get("check"):

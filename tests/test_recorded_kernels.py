@@ -11,10 +11,13 @@ import pytest
 
 triton = pytest.importorskip("triton")
 
+import triton.language as tl  # noqa: E402
+
 import recorded_kernels as R  # noqa: E402
 from assembly_only import assembly_only  # noqa: E402
 from bitwise_bench.compilation.capture import compile_case  # noqa: E402
 from bitwise_bench.corpus.kernels.cross_architecture import pairs  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 
 HITS = list[bool]
 
@@ -24,6 +27,7 @@ def uncounted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """What these tests compile and ask by intention; the summary of a session does not list it."""
     count: Counter[str] = Counter()
     monkeypatch.setattr(R, "UNRECORDED", count)
+    monkeypatch.setattr(R, "_COUNTED", set())
     return count
 
 
@@ -58,6 +62,17 @@ def test_recorded_kernels_are_those_of_the_compiler(
     assert [R.portable(each) for each in texts()] == known
     assert hits == [True, True, False, False]
     assert sum(uncounted.values()) == 2
+
+
+@triton.jit
+def refused(y):  # type: ignore[no-untyped-def]
+    tl.static_assert(y is None)
+
+
+def test_a_kernel_that_is_refused_is_not_counted(uncounted: Counter[str], without_machine_code: None) -> None:
+    with pytest.raises(CaptureError):
+        compile_configuration(refused, {"y": Buffer("Y", "fp32")}, {}, grid=(1,))
+    assert not uncounted
 
 
 def test_a_kernel_of_other_code_is_compiled(hits: HITS, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,3 +143,22 @@ def test_a_cache_folder_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             "k.ptx": '.version 8.7\n\t.file\t1 "k.py"\n\tret;\n\n', "k.amdgcn": '\t.file\t1 "k.py"\n\t.text\nend:\n',
         }
     }  # fmt: skip
+
+
+def test_one_folder_is_below_that_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for _ in range(2):
+        with assembly_only(), assembly_only():
+            assert Path(triton.knobs.cache.dir) == tmp_path / "assembly-only"
+    assert Path(triton.knobs.cache.dir) == tmp_path
+
+
+def test_a_kernel_that_is_kept_and_not_recorded_is_counted(
+    hits: HITS, monkeypatch: pytest.MonkeyPatch, uncounted: Counter[str]
+) -> None:
+    monkeypatch.setattr(R, "kernels_named", lambda name: {})
+    known = texts()
+    assert (hits, sum(uncounted.values())) == ([False, False], 2)
+    monkeypatch.setattr(R, "_COUNTED", set())  # as in another process
+    assert [texts(), texts()] == [known, known]
+    assert (hits[2:], sum(uncounted.values())) == ([True] * 4, 4)

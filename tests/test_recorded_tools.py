@@ -99,8 +99,11 @@ def test_another_text_option_or_tool_is_run(
     assert not {*keys[1:]} & R.recorded().keys()
     R.run([str(tool), *command[1:]], capture_output=True, text=True)
     assert ran == ["ptxas"]
-    assert uncounted == {"ptxas": 1}
+    assert uncounted == {}
     assert target.read_bytes()[:4] == b"\x7fELF"
+    R.run([*command, "-O1"], capture_output=True, text=True)
+    assert ran == ["ptxas"] * 2
+    assert uncounted == {"ptxas": 1}
 
 
 def test_other_programs_are_no_questions(tmp_path: Path) -> None:

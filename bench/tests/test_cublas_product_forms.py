@@ -80,7 +80,9 @@ def test_every_order_of_the_profile_is_counted_in_the_record() -> None:
     if not RECORDS.exists():
         pytest.skip("records are not part of an installed distribution")
     rows = profile("13.1", "9.0").tables["finishes"]
-    for row, counts, misses in counted(rows, samples()):
+    found = list(counted(rows, samples()))
+    assert len(found) == len(rows) > 0
+    for row, counts, misses in found:
         assert misses == []
         assert counts == {name: row[name] for name in ("shapes", "sampled") if name in row}
         assert counts

@@ -89,6 +89,7 @@ def test_the_readme_has_the_counts_of_the_controls() -> None:
         for key, counts in record(f"{each}.json")[name].items():
             kind = key.split(" algorithm")[0]
             found[kind] = [have + more for have, more in zip(found.get(kind, [0, 0, 0]), counts, strict=True)]
+    assert found
     for kind, counts in found.items():
         assert table_line(kind) == [f"{each:,}" for each in counts]
 

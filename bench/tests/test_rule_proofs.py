@@ -367,7 +367,7 @@ def test_a_rule_whose_conditions_contradict_each_other_is_found() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    found = (ROOT / "docs" / "soundness.md").read_text()
+    found = (ROOT / "docs" / "reference" / "canonical-rules.md").read_text()
     assert found == render(TABLE, CONTENT), "write it again: python -m bitwise_bench.proofs --page"
 
 

@@ -41,8 +41,12 @@ def test_a_failure_affects_only_its_job(tmp_path: Path, monkeypatch: pytest.Monk
         reported.append(name)
 
     names = ["one", "fail", "two", "crash", "three", "poison", "four", "hang", "five"]
-    answers = run_all(job, [names], {"value": 7}, processes=1, seconds=5, report=report)
-    assert reported == names
+    for seconds in (5, 30):  # a busy machine may start no process within the lesser time
+        reported.clear()
+        answers = run_all(job, [names], {"value": 7}, processes=1, seconds=seconds, report=report)
+        assert reported == names
+        if all("value" in answers[name] for name in ("one", "two", "three", "four", "five")):
+            break
     assert {name: answer.get("error") for name, answer in answers.items()} == {
         "one": None,
         "fail": "ValueError: not this one",
@@ -51,7 +55,7 @@ def test_a_failure_affects_only_its_job(tmp_path: Path, monkeypatch: pytest.Monk
         "three": None,
         "poison": "PoisonedProcess: device fault",
         "four": None,
-        "hang": "no answer within 5 s; the process was stopped",
+        "hang": f"no answer within {seconds} s; the process was stopped",
         "five": None,
     }
     processes = [answers[name]["process"] for name in ("one", "two", "three", "four", "five")]

@@ -30,10 +30,9 @@ def choose_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def triton_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
+def triton_cache(tmp_path: Any) -> Iterator[Recorded]:
     """An empty Triton cache, and a count of the compiles of this process."""
     knobs = pytest.importorskip("triton").knobs
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     recorded = Recorded()
 
     def listen(**event: Any) -> None:
@@ -41,7 +40,10 @@ def triton_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rec
 
     before = knobs.compilation.listener
     knobs.compilation.listener = listen
-    yield recorded
+    # The variable is reset before the fixtures end that this one follows: `assembly_only` sets it, too.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+        yield recorded
     knobs.compilation.listener = before
 
 

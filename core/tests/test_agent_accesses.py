@@ -201,7 +201,7 @@ def publishes(races: RaceDetector) -> None:
 
 def acquires(warp: int) -> Step:
     """A warp waits for the last phase that has ended."""
-    return lambda races: races.acquire(9, np.array([warp]), 1 - races.phases[9].ended % 2)
+    return lambda races: races.acquire(9, np.array([warp]), 1 - races.barriers.phases[9].ended % 2)
 
 
 def rounds(count: int, *more: Step) -> bytes | None:

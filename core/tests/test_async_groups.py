@@ -40,7 +40,7 @@ def in_flight(model: dict[tuple[str, int, int], Thread], block: int) -> set[int]
 def pending(races: RaceDetectors, block: int) -> set[int]:
     rows = np.arange(BLOCKS) == block
     (detector,) = races.of_blocks(rows)
-    return {cell for cell in range(CELLS) if cell < detector.writer.size and detector.has_pending(np.array([cell]))}
+    return {cell for cell in range(CELLS) if cell < detector.cells and detector.has_pending(np.array([cell]))}
 
 
 @pytest.mark.parametrize("seed", range(60))

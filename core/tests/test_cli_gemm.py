@@ -251,8 +251,8 @@ def test_the_product_of_a_library_is_explained(toy_library: None) -> None:
          "fp64, "
          "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2, ue8m0"),
         ([*TOY2[:-1], "toy:3"], "--library: toy 3 on toy_1 is not described; available: toy:2 on toy_1"),
-        ([*TOY2[:-1], "toy"], "--library takes NAME:VERSION and needs the architecture, --arch; available: toy:2 on "
-         "toy_1"),
+        ([*TOY2[:-1], "toy"], "--library takes NAME:VERSION; available: toy:2 on toy_1"),
+        ([*TOY2[:4], "--library", "toy:3"], "--library: toy 3 is not described; available: toy:2 on toy_1"),
         ([*TOY2[:4], "--config", "parts=2"], "--config is the algorithm configuration of a library: name the "
          "library with --library"),
     ],
@@ -260,6 +260,24 @@ def test_the_product_of_a_library_is_explained(toy_library: None) -> None:
 def test_errors_about_libraries(toy_library: None, arguments: list[str], sentence: str) -> None:
     done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"bitwise: {sentence}\n")
+
+
+class OtherToyLibrary(ToyLibrary):
+    """The same version on another architecture."""
+
+    name, architecture = "toy_2_toy_2", "toy_2"
+
+
+def test_the_only_architecture_of_a_library_is_the_default(toy_library: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [*TOY2[:4], *TOY2[6:], "--config", "parts=2"]
+    assert CliRunner().invoke(app, arguments).stdout == CliRunner().invoke(app, [*TOY2, "--config", "parts=2"]).stdout
+    found = replace(registry.default(), profiles=(ToyLibrary(), OtherToyLibrary()))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "bitwise: --library: toy:2 is described on several architectures: choose one of toy_1, toy_2 by --arch\n"
+    )
 
 
 def test_without_a_plugin_no_library_is_known() -> None:

@@ -15,8 +15,8 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 from bitwise_core.checker.kernel_files import extensions
-from bitwise_core.checker.verdicts import COMMON_NOTES
-from bitwise_core.cli import app, partition_command
+from bitwise_core.checker.wording import COMMON_NOTES
+from bitwise_core.cli import answered_questions, app
 from bitwise_core.cli.common import print_list
 from bitwise_core.plugins import registry
 
@@ -253,7 +253,9 @@ def test_a_folder_without_kernels(tmp_path: Path) -> None:
 def test_an_unknown_condition(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["partition", str(tmp_path), "--assume", "sunshine"])
     assert done.exit_code == 2
-    known = "any-lane, finite, lowest-lane, matrix-arithmetic, pipeline-in-order, units-apart, work-stealing"
+    known = (
+        "any-lane, finite, lowest-lane, matrix-arithmetic, pipeline-in-order, units-apart, warp-order, work-stealing"
+    )
     assert done.stderr == f"bitwise: --assume: the condition 'sunshine' is unknown; known conditions: {known}\n"
 
 
@@ -284,8 +286,8 @@ def test_no_name_is_divided(capsys: pytest.CaptureFixture[str]) -> None:
 def test_progress_is_lines_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(partition_command, "SECONDS_BETWEEN_LINES", 0.0)
-    with partition_command.progress("analysing kernels") as advance:
+    monkeypatch.setattr(answered_questions, "SECONDS_BETWEEN_LINES", 0.0)
+    with answered_questions.progress("analysing kernels") as advance:
         assert advance is not None
         advance(1, 3)
         advance(3, 3)

@@ -58,12 +58,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
         process.communicate(timeout=60)
 
 
-def bitwise(*arguments: str, seconds: int = 10) -> subprocess.CompletedProcess[str]:
+def bitwise(*arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
     """Run the command, which waits some seconds for a scheduler."""
     script = "from bitwise_core.checker import executors; from bitwise_core.cli import main; "
     script += f"executors._SECONDS_TO_CONNECT = {seconds}; main()"
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def kernels(folder: Path, loop: str) -> Path:

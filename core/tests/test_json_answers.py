@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bitwise_core.checker.verdicts import COMMON_NOTES
+from bitwise_core.checker.wording import COMMON_NOTES
 from bitwise_core.cli import app
 from bitwise_core.cli.answer_forms import FORMS, DiffAnswer, PartitionAnswer
 

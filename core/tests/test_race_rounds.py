@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.races.last_accesses import LastAccesses
+from bitwise_core.execution.races.proxy_fences import ProxyFences
 from bitwise_core.execution.races.race_detector import RaceDetector
 
 CELLS, THREADS, WARP = 24, 16, 4
 
 
-class WithoutRounds(RaceDetector):
-    """A detector that records every read at once, and compares the clocks of every access."""
+class WithoutRounds(LastAccesses):
+    """Accesses that are recorded at once, and whose clocks are compared at every later access."""
 
-    def _of_this_round(self, rounds: np.ndarray, cells: np.ndarray) -> bool:
+    def of_this_round(self, rounds: np.ndarray, cells: np.ndarray) -> bool:
         return True
 
-    def unordered_reads(self, cells: np.ndarray, actor: np.ndarray) -> np.ndarray:
-        found = super().unordered_reads(cells, actor)
-        self._record_deferred()
-        return found
+    def record_reads(self, cells: np.ndarray, actor: np.ndarray) -> None:
+        super().record_reads(cells, actor)
+        self.record_deferred()
 
 
 def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarray, choice: int) -> list[object]:
@@ -48,7 +49,7 @@ def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarr
                 detector.complete(choice)
                 detector.arrived(cells, choice)
             case "acquire":
-                detector.acquire(choice, warps, 1 - detector.phases[choice].ended % 2)
+                detector.acquire(choice, warps, 1 - detector.barriers.phases[choice].ended % 2)
             case "publish":
                 detector.arrive(choice, warps)
                 detector.complete(choice)
@@ -63,9 +64,11 @@ def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarr
     return []
 
 
-def detectors() -> tuple[RaceDetector, WithoutRounds]:
-    """Return detectors with two memory barriers."""
-    found = RaceDetector(CELLS, THREADS, WARP), WithoutRounds(CELLS, THREADS, WARP)
+def detectors() -> tuple[RaceDetector, RaceDetector]:
+    """Return detectors with two memory barriers, the second one without rounds."""
+    found = RaceDetector(CELLS, THREADS, WARP), RaceDetector(CELLS, THREADS, WARP)
+    found[1].accesses = WithoutRounds(found[1].cells, found[1].order)
+    found[1].fences = ProxyFences(found[1].cells, found[1].accesses)
     for each in found:
         for barrier in range(2):
             each.begin(barrier, np.zeros(0, dtype=np.int64))
@@ -109,7 +112,7 @@ def test_reads_are_recorded_before_what_may_race_with_them(seed: int, asynchrono
         expected = answer(slow, name, cells, actor, choice)
         assert answer(fast, name, cells, actor, choice) == expected
         said.update(str(each) for each in expected)
-        deferred = max(deferred, len(fast.deferred))
+        deferred = max(deferred, len(fast.accesses.deferred))
         if step % 70 == 69:
             # A copy has all reads, and what follows has no effect on it.
             assert fast.copy().state() == slow.state()

@@ -20,11 +20,13 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 import bitwise_core as bitwise
+from bitwise_core.caching import code_digest
 from bitwise_core.caching.entry_files import OFF_VARIABLE
 from bitwise_core.caching.key_digest import key_digest
 from bitwise_core.checker import analysis, readings
 from bitwise_core.checker.analysis import Session
-from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, compare_or_recall, readers
+from bitwise_core.checker.kernel_comparisons import compare_or_recall
+from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, readers
 from bitwise_core.checker.partition import Partition, partition, verdicts
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject, open_cache, reading_key
 from bitwise_core.checker.results import LARGE_GRID, AnalysisResult
@@ -292,6 +294,18 @@ def test_the_environment_is_in_the_key(
     before = key_of(launched=LAUNCH)
     assert key_of(launched=LAUNCH) == before
     change(monkeypatch, tmp_path)
+    assert key_of(launched=LAUNCH) != before
+
+
+def test_the_version_of_numpy_is_known_without_an_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before, stated = key_of(launched=LAUNCH), code_digest._numpy_version()
+    monkeypatch.delitem(sys.modules, "numpy")
+    assert code_digest._numpy_version() == stated
+    assert "numpy" not in sys.modules
+    folders = code_digest._folders
+    (tmp_path / "version.py").write_text('version = "1.0"\n')
+    monkeypatch.setattr(code_digest, "_folders", lambda name: [tmp_path] if name == "numpy" else folders(name))
+    assert code_digest._numpy_version() == "1.0"
     assert key_of(launched=LAUNCH) != before
 
 

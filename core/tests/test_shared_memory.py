@@ -108,14 +108,26 @@ def stored_value(rng: np.random.Generator, kind: str, lanes: int) -> tuple[Value
         zeros = rng.random((blocks, lanes)) < 0.5
         words, flags = np.where(zeros, np.uint64(0), start), np.where(zeros, np.uint32(L.CONST), np.uint32(L.LOAD))
         return SymbolicVector(64, L.both_words(words), flags), 8
+    if kind == "elements":
+        step = np.uint64(int(rng.choice([8, 12])))
+        return PackedVector((load(32, start, blocks), load(32, start + step, blocks))), 8
+    if kind == "elements or zeros":
+        zeros = rng.random((blocks, lanes)) < 0.5
+        words, flags = np.where(zeros, np.uint64(0), start), np.where(zeros, np.uint32(L.CONST), np.uint32(L.LOAD))
+        return PackedVector((load(32, start, blocks), SymbolicVector(32, L.both_words(words), flags))), 8
     if kind == "conditional loads":
         return SymbolicVector(64, np.stack([start, start + np.uint64(1)]), L.LOAD), 8
+    if kind == "zeros":
+        return PackedVector((np.zeros((1, 1), dtype=np.uint32),) * 4), 16
     if kind == "numbers":
         return start, 8
     return SymbolicVector(64, rng.integers(0, 2**64, (2, blocks, lanes), dtype=np.uint64), L.TERM), 8
 
 
-STORED = ("loads", "halves", "loads or zeros", "conditional loads", "numbers", "terms")
+STORED = (
+    "loads", "halves", "loads or zeros", "elements", "elements or zeros", "conditional loads", "numbers", "zeros",
+    "terms",
+)  # fmt: skip
 
 
 def same(left: Value, right: Value) -> bool:
@@ -131,20 +143,22 @@ def same(left: Value, right: Value) -> bool:
 def test_chunks_of_loads_hold_what_cells_hold(granule: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     memory, cells_only = SharedMemory(1024, 2, granule), CellsOnly(1024, 2, granule)
-    used = 0
+    used = [False, False]
     for _ in range(40):
         value, size = stored_value(rng, str(rng.choice(STORED)), 8)
         address = (rng.permutation(24)[:8] * 16 + (size == 8) * 8 * int(rng.integers(0, 2)))[None].astype(np.uint64)
         mask = [None, rng.random((1, 8)) < 0.7, np.broadcast_to(rng.random((2, 1)) < 0.7, (2, 8))][rng.integers(0, 3)]
         for each in (memory, cells_only):
             each.store(each.cells(address, None), value, mask)
-        used += memory.chunks is not None and bool(memory.chunks.held.any())
+            assert each.holds(each.cells(address, None), value, mask).all()
+        for index, held in enumerate((memory.chunks, memory.elements)):
+            used[index] |= held is not None and bool(held.held.any())
         bits = int(rng.choice([each for each in (8, 16, 32, 64) if each >= 8 * granule]))
         place = rng.integers(0, 24 * 128 // bits, (int(rng.integers(1, 3)), 8)).astype(np.uint64) * np.uint64(bits // 8)
         found = [each.load(each.cells(place, None), bits) for each in (memory, cells_only)]
         assert same(*found)
-    assert used
-    assert cells_only.chunks is None
+    assert all(used)
+    assert cells_only.chunks is cells_only.elements is None
     assert np.array_equal(memory.copy().words, cells_only.words)
     assert np.array_equal(memory.flags & np.uint32(L.FORM), cells_only.flags & np.uint32(L.FORM))
 

@@ -72,7 +72,7 @@ def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     """Compile and partition one sample, print its classes, and return its section of the page."""
     from bitwise_core.checker.partition import partition
     from bitwise_core.checker.sources import Options
-    from bitwise_core.cli.partition_command import progress
+    from bitwise_core.cli.answered_questions import progress
     from bitwise_core.plugins import registry
     from bitwise_core.report.section import section
 

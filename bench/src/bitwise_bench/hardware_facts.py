@@ -44,7 +44,7 @@ _ELECT = """mul.wide.u32 %d6, %r1, 4; add.s64 %d6, %d1, %d6; ld.global.b32 %r4, 
 shr.u32 %r5, %r4, %r0; and.b32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 0; @!%p1 bra DONE;
 elect.sync %r6|%p2, %r4; selp.b32 %r7, 1, 0, %p2; shl.b32 %r6, %r6, 8; or.b32 %r7, %r7, %r6; or.b32 %r7, %r7, 65536;
 DONE: st.global.b32 [%d5], %r7;"""
-"""A thread in the mask of its block stores whether it is elected, and which lane it is told."""
+"""A thread in the mask of its block stores whether it is elected, and the lane that `elect.sync` returns."""
 
 _WARPS = "mov.u32 %r4, %warpid; mov.u32 %r5, %nwarpid; st.global.v2.b32 [%d5], {%r4, %r5};"
 

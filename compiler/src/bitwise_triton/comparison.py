@@ -112,7 +112,7 @@ def compare(
     Raises CaptureError if a configuration does not compile or the target has no checker.
     """
     from bitwise_core.checker.counterexamples import search_verdict
-    from bitwise_core.checker.kernel_readings import compare_or_recall
+    from bitwise_core.checker.kernel_comparisons import compare_or_recall
     from bitwise_core.checker.readings import open_cache
 
     arch, options = checker(target, every_launch=every_launch, assume=assume)

@@ -24,6 +24,7 @@ from bitwise_core.checker import determinism as deciding
 from bitwise_core.checker import partition as equivalence
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
+from bitwise_core.checker.kernel_comparisons import compare_or_recall
 from bitwise_core.checker.kernel_files import (
     extensions,
     find_target,
@@ -32,7 +33,6 @@ from bitwise_core.checker.kernel_files import (
     resolve_targets,
     target_of,
 )
-from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.kernel_runs import run_kernel
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.readings import open_cache

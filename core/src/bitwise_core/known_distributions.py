@@ -1,7 +1,7 @@
 """The distributions of this project by what they provide, so that an error can name the one to install.
 
 The table is data: `python -m bitwise_bench.known_distributions` writes it from the extras of bitwise-core and from what
-the plugins list.  No module of core knows what is in it.
+the plugins list.  No module of core depends on what is in it.
 """
 
 from __future__ import annotations

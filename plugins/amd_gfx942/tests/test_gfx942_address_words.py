@@ -8,9 +8,11 @@ v0 is the lane, v1 its byte offset, v2 and v3 are loaded words; the kernel store
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from bitwise_amd_gfx942 import address_flow
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.comparison import compare
@@ -270,3 +272,14 @@ def test_pointers_of_a_table_are_followed(loaded: str) -> None:
 def test_parts_of_a_pointer_are_no_numbers(load: str) -> None:
     found = with_table(load) or ""
     assert "is read in parts or as a number" in found or "is read as a number" in found
+
+
+@pytest.mark.parametrize("body", [*OPEN.values(), PLAIN], ids=[*OPEN, "plain"])
+def test_instructions_that_touch_no_word_are_passed(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow finds what it finds where it executes every instruction."""
+    found = reading(body)
+    with monkeypatch.context() as patch:
+        made = address_flow._text_of
+        patch.setattr(address_flow, "_text_of", lambda *arguments: replace(made(*arguments), acts=True))
+        whole = reading(body)
+    assert (found.signature, found.unknown, found.places) == (whole.signature, whole.unknown, whole.places)

@@ -55,6 +55,16 @@ ALSO = {
         "v_and_b32_sdwa v11, v12, v10 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
     ),
     "a sum that is used twice": ("v5, v20, v11, vcc", "v5, v20, v11, vcc\nv_xor_b32_e32 v5, v5, v11"),
+    "a copy is tested": ("v_cmp_o_f32_e32 vcc, v10, v10", "v_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v12"),
+    "a copy is added": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_mov_b32_e32 v12, v10\nv_add3_u32 v11, v12, v11, s20",
+    ),
+    "copies of an accumulator": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_accvgpr_write_b32 a3, v10\nv_accvgpr_read_b32 v12, a3\nv_accvgpr_read_b32 v13, a3\n"
+        "v_cmp_o_f32_e32 vcc, v12, v13",
+    ),
     "the register of x is written": ("v_lshrrev_b32_e32 v11, 16", "v_mov_b32_e32 v12, v10\nv_lshrrev_b32_e32 v11, 16"),
 }
 """Replacements of which the result is the sequence's, too."""
@@ -91,6 +101,18 @@ OTHERS = {
         "src0_sel:DWORD src1_sel:WORD_1",
     ),
     "another mask": ("v5, v20, v11, vcc", "v5, v20, v11, s[24:25]"),
+    "a copy is changed before the test": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_mov_b32_e32 v12, v10\nv_add_f32_e32 v12, v12, v3\nv_cmp_o_f32_e32 vcc, v12, v12",
+    ),
+    "a copy of a later value is tested": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_add_f32_e32 v10, v10, v3\nv_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v12",
+    ),
+    "a copy and another value are tested": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v3",
+    ),
     "x is another value at the sum": ("v_add3_u32", "v_add_f32_e32 v10, v10, v3\nv_add3_u32"),
     "x is another value at the test": ("v_cmp_o", "v_add_f32_e32 v10, v10, v3\nv_cmp_o"),
     "the mask is another one at the select": ("v_cndmask", "v_cmp_lt_f32_e32 vcc, v3, v10\nv_cndmask"),
@@ -265,3 +287,60 @@ def test_a_rounding_inside_of_a_longer_computation(monkeypatch: pytest.MonkeyPat
     assert len(sequences(body)) == 1
     assert reading(body).signature == by_instruction(body, monkeypatch).signature is not None
     assert reading(body).signature != reading(other).signature
+
+
+MASKED = (
+    f"{FIRST}s_mov_b32 s26, 0xffff0000\n{ROUNDED}".replace(
+        "v_lshrrev_b32_e32 v11, 16, v11", "v_and_b32_e32 v11, s26, v11"
+    ).replace("v20, 0x7fff", "v20, 0x7fff0000")
+    + "\ns_mov_b64 exec, -1"
+)
+"""The sequence whose result is fp32 again."""
+
+MASKED_ALSO = {
+    "the mask as a literal": ("v11, s26, v11", "v11, 0xffff0000, v11"),
+    "the mask as the second source": ("v_and_b32_e32 v11, s26, v11", "v_and_b32_e64 v11, v11, s26"),
+    "the mask in a vector register": (
+        "v_and_b32_e32 v11, s26, v11",
+        "v_mov_b32_e32 v12, s26\nv_and_b32_e32 v11, v11, v12",
+    ),
+    "the number for NaN as a literal": ("v5, v20, v11, vcc", "v5, 0x7fff0000, v11, vcc"),
+}
+
+MASKED_OTHERS = {
+    "another mask": ("0xffff0000", "0xfffe0000"),
+    "a mask of the low half": ("0xffff0000", "0xffff"),
+    "each lane has its own mask": ("v11, s26, v11", "v11, v0, v11"),
+    "the number for NaN of the low half": ("v20, 0x7fff0000", "v20, 0x7fff"),
+    "another number for NaN": ("v20, 0x7fff0000", "v20, 0x7fff8000"),
+    "another value is masked": ("v11, s26, v11", "v11, s26, v3"),
+    "the mask is added": ("v_and_b32_e32 v11", "v_add_u32_e32 v11"),
+    "another number is added": ("s_movk_i32 s20, 0x7fff", "s_movk_i32 s20, 0x7ffe"),
+    "the opposite test": ("v_cmp_o_f32_e32", "v_cmp_u_f32_e32"),
+}
+
+
+@pytest.mark.parametrize("change", [("", ""), *MASKED_ALSO.values()], ids=["plain", *MASKED_ALSO])
+def test_a_rounding_whose_result_is_fp32(
+    change: tuple[str, str], computed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = MASKED.replace(*change)
+    assert len(sequences(body)) == 1
+    x, one = values()
+    half = operation("convert.rn.bf16.fp32").evaluate(x.astype(np.uint32)).astype(np.uint32)
+    assert (run(body, x, one, threads=512) == half << np.uint32(16)).all()
+    found = reading(body)
+    assert computed == [True]
+    assert found.signature == by_instruction(body, monkeypatch).signature is not None
+
+
+@pytest.mark.parametrize("change", MASKED_OTHERS.values(), ids=MASKED_OTHERS)
+def test_a_masked_sum_that_is_no_rounding(
+    change: tuple[str, str], computed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MASKED.count(change[0]) >= 1
+    body = MASKED.replace(*change)
+    found = reading(body)
+    assert True not in computed
+    assert found.signature == by_instruction(body, monkeypatch).signature is not None
+    assert found.signature != reading(MASKED).signature

@@ -15,6 +15,7 @@ from bitwise_core.execution import byte_functions, instruction_cones
 from bitwise_core.execution.architecture import infos_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.program import build
 from gfx942_kernels import Array, launch_of, reading, run, text_of
 
 DECODED = [0, 0x1800, 0x1C00, 0x1E00, 0x2000, 0x2100, 0x2200, 0x2300]
@@ -367,3 +368,81 @@ def test_what_an_instruction_leaves_unchanged_is_computed(write: str) -> None:
     assert (run(one, words, words, words) != run(other, words, words, words)).any()
     assert reading(one).signature is not None
     assert reading(one).signature != reading(other).signature
+
+
+SEVERAL = [
+    ("v2", "01234567"),
+    ("v3", "01234567"),
+    ("v4", "76543210"),
+    ("v2", "76543210"),
+    ("v30", "01234567"),
+    ("v31", "01234567"),
+]
+"""The source and the order of the comparisons of conversions in one block."""
+
+
+def several(changes: dict[int, tuple[str, str]], *, mixed: bool = False) -> str:
+    """Return conversions whose results are joined, with replacements by number; `mixed`: the first two alternate."""
+    bodies = [
+        decoder(source, 40 + number, order, first=50 + 4 * number).replace(*changes.get(number, ("", "")))
+        for number, (source, order) in enumerate(SEVERAL)
+    ]
+    lines = [body.split("\n") for body in bodies]
+    if mixed:
+        # A pair of registers that both use holds the condition of one comparison after the other.
+        pairs = zip(lines[0], [each.replace("vcc", "s[26:27]") for each in lines[1]], strict=True)
+        lines[:2] = [[each.replace("cndmask_b32_e32", "cndmask_b32_e64").replace("u16_e32 s", "u16_e64 s")
+                      for pair in pairs for each in pair]]  # fmt: skip
+    moved = ["v_lshrrev_b32_e32 v30, 8, v2", "v_lshrrev_b32_e32 v31, 8, v3", *(each for body in lines for each in body)]
+    joined = [f"v_add_f32_e32 v5, v5, v{40 + number}" for number in range(len(SEVERAL))]
+    return "\n".join(["v_mov_b32_e32 v5, 0", *moved, *joined])
+
+
+CHANGED_FORMS: list[dict[int, tuple[str, str]]] = [
+    {},
+    {1: ("0x1800", "0x1801")},
+    {1: ("v_and_b32_e32 v55, 0x7f, v3", "v_and_b32_e32 v55, 0x7f, v2")},
+    {1: ("v_cndmask_b32_e64 v54, v57, v54", "v_cndmask_b32_e64 v54, v54, v57")},
+    {4: ("v_or_b32_e32 v44, v66, v68", "v_or_b32_e32 v44, v66, v66")},
+    {5: ("v_and_b32_e32 v72, 0xffff8000, v72", "v_and_b32_e32 v72, 0xffff8000, v54")},
+]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("changes", CHANGED_FORMS)
+def test_cones_of_one_form_are_those_that_are_found_alone(
+    changes: dict[int, tuple[str, str]], mixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cones that are found together are those of a search for each one; the changed ones have other forms."""
+    module = GFX942.parse(text_of(several(changes, mixed=mixed)), "kernel.amdgcn")
+    program = build(module, module.kernel(None), GFX942)
+    blocks = list(instruction_cones.blocks_of(program))
+    together = [instruction_cones.cones_of_block(program, *each) for each in blocks]
+    with monkeypatch.context() as patch:
+        patch.setattr(instruction_cones, "_cones_like", lambda _, __, roots: (np.zeros(len(roots), dtype=bool), []))
+        alone = [instruction_cones.cones_of_block(program, *each) for each in blocks]
+
+    def facts(found: instruction_cones.BlockCones) -> list[object]:
+        cones = [
+            (each.members, each.inputs, each.captured, each.consumed, each.result, each.form, each.definitions)
+            for each in found.cones
+        ]
+        return [cones, found.skipped, found.in_some_lanes, found.skipped_in_some_lanes]
+
+    assert [facts(each) for each in together] == [facts(each) for each in alone]
+    assert sum(len(each.cones) for each in together) >= 5
+
+
+@pytest.mark.parametrize("changes", CHANGED_FORMS)
+def test_results_that_are_looked_up_together_are_those_of_each(
+    changes: dict[int, tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results that wait have the values of results that are computed at once, of which one may be a constant."""
+    for first in ("", "v_mov_b32_e32 v3, 0x1234\n", "v_cmp_gt_u32_e32 vcc, 7, v0\nv_cndmask_b32_e32 v3, 9, v3, vcc\n"):
+        body = first + several(changes)
+        found = reading(body)
+        with monkeypatch.context() as patch:
+            patch.setattr(byte_functions, "_may_be_deferred", lambda *_: False)
+            assert reading(body).signature == found.signature is not None
+        if not changes and not first:
+            assert found.signature != reading(first + several(CHANGED_FORMS[1])).signature

@@ -10,9 +10,11 @@ import pytest
 from bitwise_amd_gfx942.opcodes import matrix_fragments
 from bitwise_amd_gfx942.opcodes.matrix_fragments import Fragment
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile
+from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.mma_steps import HashedVectors
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, term
 
@@ -66,3 +68,40 @@ def test_parts_of_terms_are_not_stacked() -> None:
     zero, whole = np.zeros((1, 1), dtype=np.uint8), term(16, "whole", [load(1)], 0)
     registers = [concat([extract(whole, 0, 8), zero, extract(whole, 8, 8), zero])] * 2
     assert matrix_fragments._elements_of_stack(registers, 16, THREADS) is None
+
+
+def tile_register(rng: np.random.Generator, kind: str) -> Value:
+    """Return a register of tiles that two of four blocks share: loads, halves of loads, or loads beside zeros."""
+    start = (rng.integers(0, 1 << 20, (2, 2 * THREADS)) * 8 + (1 << 48)).astype(np.uint64)[[0, 1, 1, 0]]
+    if kind == "loads":
+        return SymbolicVector(32, L.both_words(start), L.LOAD)
+    halves = [SymbolicVector(16, L.both_words(start + np.uint64(step)), L.LOAD) for step in (0, 6)]
+    if kind == "zeros":
+        some = rng.random((1, 2 * THREADS)) < 0.5
+        halves[1] = as_symbolic_vector(blend_values(some, np.zeros((1, 1), dtype=np.uint16), halves[1]))
+    return concat(halves)
+
+
+@pytest.mark.parametrize("kind", ["loads", "halves", "zeros"])
+@pytest.mark.parametrize("active", [None, [True, False, True, True]])
+def test_tiles_that_blocks_share_have_the_vectors_of_each_block(kind: str, active: list[bool] | None) -> None:
+    rng, tile, domain = np.random.default_rng(5), Tile(side=32, k=8, blocks=1, run=4), TermDomain()
+    blocks = None if active is None else WholeBlocks.of(np.repeat(np.array(active)[:, None], 2 * THREADS, axis=1))
+    registers = [[tile_register(rng, kind) for _ in "ab"] for _ in range(6)]
+    shape = 4, 2 * THREADS
+    together, alone = (
+        [Fragment(each, 16, "fp16", tile, 8, domain, shape, blocks) for each in registers] for _ in range(2)
+    )
+    matrix_fragments.compute_together(together)
+    assert all(each.computed is not None for each in together)
+    rows = np.arange(2 * tile.side)
+    for one, other in zip(together, alone, strict=True):
+        elements, numbers = matrix_fragments._elements_of_registers((other,))
+        expected = matrix_fragments._of_all_blocks(matrix_fragments._vectors_of_k(elements, other), numbers, other)
+        for found, wanted in zip(one.vectors, expected, strict=True):
+            left, right = (each.take(rows) for each in (found, wanted))
+            assert isinstance(left, HashedVectors)
+            assert isinstance(right, HashedVectors)
+            chosen = slice(None) if active is None else np.array(active)
+            assert np.array_equal(left.words[:, chosen], right.words[:, chosen])
+            assert (left.zero is None) == (right.zero is None or not right.zero.any())

@@ -26,6 +26,10 @@ JOIN = "cvt.u64.u32 %d13, %r7; cvt.u64.u32 %d10, %r6; shl.b64 %d11, %d10, 32; or
 OWN_MEMORY = ".shared .align 16 .b8 room[512]; .local .align 8 .b8 mine[16];"
 PLACE = "mul.lo.u32 %r6, %r0, 16; mov.u32 %r7, room; add.u32 %r6, %r6, %r7;"
 """%r6: 16 bytes of each thread in shared memory."""
+SHORT = (
+    "cvt.u16.u32 %h1, %r0; st.shared.v2.b16 [%r6], {%h1, %h1}; st.shared.b16 [%r6+4], %h1; st.shared.b16 [%r6+6], %h1;"
+)
+OF_ONE = "ld.global.b32 %r3, [%d1]; setp.eq.u32 %p1, %r3, 77;"
 KNOWN = {
     "an offset": (f"{OWN} sub.s64 %d9, %d3, %d0; {STORE_LONG}", f"{OWN} mov.b64 %d9, %d2; {STORE_LONG}"),
     "an order in one buffer": (
@@ -79,6 +83,18 @@ KNOWN = {
     "a number in the place of an address": (
         f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; cvt.u64.u32 %d8, %r0; st.shared.b64 [%r6], %d8; ld.shared.b64 %d9, [%r6]; mul.lo.s64 %d9, %d9, 3; {STORE_LONG}",
         f"{OWN} cvt.u64.u32 %d9, %r0; mul.lo.s64 %d9, %d9, 3; {STORE_LONG}",
+    ),
+    "short numbers in the place of an address": (
+        f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; {SHORT} ld.shared.b32 %r2, [%r6]; ld.shared.b32 %r3, [%r6+4]; add.u32 %r2, %r2, %r3; {STORE}",
+        f"{OWN} {PLACE} {SHORT} ld.shared.b32 %r2, [%r6]; ld.shared.b32 %r3, [%r6+4]; add.u32 %r2, %r2, %r3; {STORE}",
+    ),
+    "numbers of some lanes in the places of their addresses": (
+        f"{OWN} {PLACE} setp.lt.u32 %p1, %r0, 8; mov.b32 %r2, 5; @%p1 st.shared.b64 [%r6], %d0; @%p1 st.shared.v2.b32 [%r6], {{%r0, %r0}}; @%p1 ld.shared.b32 %r2, [%r6]; {STORE}",
+        f"{OWN} setp.lt.u32 %p1, %r0, 8; selp.b32 %r2, %r0, 5, %p1; {STORE}",
+    ),
+    "an address that is stored only where it is loaded again, as data says": (
+        f"{OWN} {PLACE} {OF_ONE} @%p1 bra ELSE; st.shared.b64 [%r6], %d4; bar.sync 0; ld.shared.b64 %d9, [%r6]; ld.global.b32 %r2, [%d9]; bra END; ELSE: mov.b32 %r2, 5; END: {STORE}",
+        f"{OWN} {OF_ONE} ld.global.b32 %r2, [%d4]; selp.b32 %r2, 5, %r2, %p1; {STORE}",
     ),
     "halves that lanes exchange": (
         f"{OWN} mov.b64 {{%r4, %r5}}, %d4; shfl.sync.idx.b32 %r4, %r4, 0, 31, -1; shfl.sync.idx.b32 %r5, %r5, 0, 31, -1; mov.b64 %d9, {{%r4, %r5}};"
@@ -136,6 +152,12 @@ OPEN = {
     "a word that was stored out of shared memory": f"{OWN} {PLACE} cvt.u32.u64 %r3, %d4; st.shared.b32 [%r6+8], %r3; ld.shared.b32 %r2, [%r6+8]; {STORE}",
     "an upper word that was stored out of shared memory": f"{OWN} {PLACE} shr.u64 %d12, %d4, 32; st.shared.b32 [%r6+8], %d12; ld.shared.b32 %r2, [%r6+8]; {STORE}",
     "a word of an address that joins no other": f"{PLACE} st.shared.b64 [%r6], %d0; ld.shared.b32 %r4, [%r6+4]; mov.b32 %r5, 0; mov.b64 %d9, {{%r4, %r5}}; {STORE_LONG}",
+    "half of an address beside a short number": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; cvt.u16.u32 %h1, %r0; st.shared.b16 [%r6], %h1; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a word that the numbers of other lanes replace": f"{OWN} {PLACE} setp.lt.u32 %p1, %r0, 8; st.shared.b64 [%r6], %d0; @%p1 st.shared.v2.b32 [%r6], {{%r0, %r0}}; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a word that a number replaces, as data of each lane says": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; {OF_DATA} @%p1 st.shared.v2.b32 [%r6], {{%r0, %r0}}; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a word that a number replaces, as data of the block says": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; {OF_ONE} @%p1 bra END; bar.sync 0; st.shared.v2.b32 [%r6], {{%r0, %r0}}; END: ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a word that is stored, as data of the block says": f"{OWN} {PLACE} st.shared.v2.b32 [%r6], {{%r0, %r0}}; {OF_ONE} @%p1 bra END; bar.sync 0; st.shared.b64 [%r6], %d0; END: ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a word that is stored on both ways, as data of the block says": f"{OWN} {PLACE} {OF_ONE} @%p1 bra ELSE; bar.sync 0; st.shared.b64 [%r6], %d0; bra END; ELSE: bar.sync 0; st.shared.b64 [%r6], %d1; END: ld.shared.b32 %r2, [%r6]; {STORE}",
     "a word of a word": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; ld.shared.b64 %d9, [%r6]; cvt.u32.u64 %r2, %d9; {STORE}",
     "a word that is widened": f"mov.b64 {{%r4, %r2}}, %d1; cvt.u64.u32 %d9, %r2; {STORE_LONG}",
     "half of a parameter": f"{OWN} ld.param.u32 %r2, [in+4]; {STORE}",

@@ -61,6 +61,14 @@ def test_accesses_beyond_the_elements_are_not_determined(elements: tuple[int, in
     assert [each.kind for each in found.places] == [Kind.UNDEFINED.value] * (not determined)
     if elements == (31, 32):
         assert "not determined: memory beyond the elements of a buffer is written" in str(found.unknown)
+    if elements == (32, 31):
+        assert "not determined: a stored value is undefined at line" in str(found.unknown)
+
+
+def test_a_stored_value_that_is_undefined_and_one_of_a_race_are_both_named() -> None:
+    race = "ld.global.u32 %r2, [%d6+4]; st.global.u32 [%d6+128], %r2;"
+    found = analysed(f"{COPY}{STORE}{race}", (64, 31))
+    assert "depends on the order in which threads run, or is undefined, at line" in str(found.unknown)
 
 
 @pytest.mark.parametrize("elements", [32, 31])

@@ -29,7 +29,6 @@ from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
 from ptx_programs import ARCH
 
-pytestmark = pytest.mark.usefixtures("session_cache")
 NONE, EQUAL, FUSED = "no candidates", "machine code equal, none contracted", "machine code equal, pairs contracted"
 
 

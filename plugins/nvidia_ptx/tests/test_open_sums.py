@@ -16,8 +16,6 @@ from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
 from ptx_programs import ARCH
 
-pytestmark = pytest.mark.usefixtures("session_cache")
-
 HEAD = """.version 8.4
 .target sm_90a
 .address_size 64

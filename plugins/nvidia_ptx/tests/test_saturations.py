@@ -16,8 +16,6 @@ from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 from bitwise_nvidia_ptx.parser import parse
 from ptx_programs import ARCH, store, text
 
-pytestmark = pytest.mark.usefixtures("session_cache")
-
 LOAD = (
     "mul.wide.u32 %d2, %r0, 16; add.s64 %d2, %d1, %d2; ld.global.v4.b32 {%r1, %r2, %r5, %r6}, [%d2]; mov.b32 %f1, %r1;"
 )

@@ -354,7 +354,7 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
 @pytest.mark.parametrize(
     ("desc", "chosen", "why"),
     [
-        (K8, replace(ONE, tma=True), "either tma or a gathering"), (K8, replace(ONE, packed=True), "packed needs tma"),
+        (K8, replace(ONE, tma=True), "either tma or a gathering"), (K8, replace(ONE, packed=True), "packed operands"),
         (K8, replace(ONE, warps=4), "4 more"), (K8, replace(ONE, consumers=0), "gathering need consumers"),
         (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=128)]", "e4m3", "bf16"), replace(ONE, block_k=128),
          "operands of 16 bits"),

@@ -331,7 +331,7 @@ def test_packing_waits_before_it_accesses_memory_and_stores_whole_vectors(layout
 @pytest.mark.parametrize(
     ("desc", "chosen", "why"),
     [
-        (matrix(107, MMA, FIRST.format(32)), replace(TMA, tma=False), "packed needs tma"),
+        (matrix(107, MMA, FIRST.format(32)), replace(TMA, tma=False), "packed operands need tensor maps"),
         (
             matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=128)]", "e4m3", "bf16"), replace(TMA, block_k=128),
             "only operands of 16 bits are packed",

@@ -15,6 +15,7 @@ from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome, Verdict
 from bitwise_core.execution.assumptions import ANY_LANE
+from bitwise_core.execution.assumptions import WARP_ORDER as WARP_ORDER_ASSUMED
 from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
@@ -150,6 +151,35 @@ def test_documents_alone_order_nothing() -> None:
 def test_an_architecture_without_the_measurement_orders_nothing() -> None:
     body = source(EXCHANGE)
     assert compare(body, body, replace(SM90, warp_order=None), Options()).verdict.outcome is Outcome.UNKNOWN
+
+
+ASSUMED = Options(assume=frozenset([WARP_ORDER_ASSUMED]))
+
+
+def test_the_order_may_be_assumed() -> None:
+    unmeasured = replace(SM90, warp_order=None)
+    alone = compare(source(EXCHANGE), source(EXCHANGE), unmeasured, Options()).results[0]
+    assert alone.nondeterministic
+    assert (alone.unknown or "").endswith("(--assume warp-order settles this race)")
+    found = compare(source(EXCHANGE), source(ORDERED), unmeasured, ASSUMED).verdict
+    assert found.outcome is Outcome.EQUAL, found.reason
+    assert any(each.endswith("assumed by --assume warp-order") for each in found.notes)
+    assert WARP_ORDER not in found.notes
+    other = EXCHANGE.replace("0f40000000", "0f40400000")
+    assert compare(source(EXCHANGE), source(other), unmeasured, ASSUMED).verdict.outcome is not Outcome.EQUAL
+
+
+@pytest.mark.parametrize(("body", "threads"), OTHERS.values(), ids=OTHERS)
+def test_nothing_else_is_assumed(body: str, threads: int) -> None:
+    pair = source(body, threads), source(body, threads)
+    found = compare(*pair, replace(SM90, warp_order=None), ASSUMED)
+    assert found.verdict.outcome is Outcome.UNKNOWN
+    assert "warp-order" not in (found.results[0].unknown or "")
+
+
+def test_assumptions_of_lanes_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="any-lane and warp-order exclude each other"):
+        Options(assume=frozenset([ANY_LANE, WARP_ORDER_ASSUMED]))
 
 
 def test_a_run_has_the_same_order() -> None:

@@ -141,6 +141,8 @@ def test_gemm_explains_a_library() -> None:
     assert done.exit_code == 0
     assert ROTATED.format("columns") in done.stdout
     assert done.stdout.splitlines()[-1] == NOTE
+    without = [*common[:4], "--library", "rocblas:6.2", "--dtype", "bf16", "--transposes", "NT"]
+    assert CliRunner().invoke(bitwise, without).stdout == done.stdout
     given = ["--config", '{"device": "MI300A", "workspace": 0}']
     done = CliRunner().invoke(bitwise, [*common, "--library", "rocblas:6.2", *given])
     assert done.exit_code == 0

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_bench.adversary.expressions import WIDTHS
-from bitwise_core.execution.assumptions import replace_non_finite
+from bitwise_core.execution.finite_patterns import replace_non_finite
 from bitwise_core.numerics import FLOAT_FORMATS
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--standard", action="store_true", help="compare operations with SMT-LIB's floating-point theory"
     )
     parser.add_argument("--second", type=float, metavar="SECONDS", help="ask z3 too, for at most that time each")
-    parser.add_argument("--page", metavar="FILE", nargs="?", const="docs/soundness.md", help="write the page and stop")
+    page = "docs/reference/canonical-rules.md"
+    parser.add_argument("--page", metavar="FILE", nargs="?", const=page, help="write the page and stop")
     given = parser.parse_args(arguments)
     try:
         stated = table(given.table)

@@ -20,7 +20,8 @@ _HEAD = """# The canonical rules and their proofs
 This page is generated from the table of rules and its file of proofs by `python -m bitwise_bench.proofs --page`.
 
 The checker identifies two computations by canonical rules. Those of this page are data, which the checker executes
-(`core/src/bitwise_core/ir/rules/`); [SOUNDNESS.md](../SOUNDNESS.md) names what is not among them.
+(`core/src/bitwise_core/ir/rules/`). [SOUNDNESS.md](../../SOUNDNESS.md) says what a verdict means and assumes, and names
+what the checker identifies by other means than these rules.
 `bitwise_core.ir.rules.table` loads a rule only if `proofs.json` holds the proof of every instance as the rule is
 stated. An instance is a rule for one choice of its parameters, which are written {name}.
 
@@ -28,8 +29,8 @@ stated. An instance is a rule for one choice of its parameters, which are writte
 
 For all bit patterns of the variables that satisfy the conditions, both sides have the same bits, or, where a rule says
 *the same number*, the same bits or a NaN each. An inference states a fact about the result of an operation. The
-operations are those of [the vocabulary](../core/OPERATIONS.md), with every rounding, signed zeros, subnormal numbers,
-infinities and NaNs.
+operations are those of [the vocabulary](../../core/OPERATIONS.md), with every rounding, signed zeros, subnormal
+numbers, infinities and NaNs.
 
 Under *the finite assumption*, the variables of floating-point formats are finite numbers. Nothing is assumed about
 intermediate values. A rule under this assumption must therefore not be applied to a constant that is infinite or NaN.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAX_MUTATIONS, RUN_SECONDS = 40, 20.0
-"""The most mutations tried for each sample, and the time limit of each run in seconds.
+"""The most mutations tried for each sample, if one of them changes bytes, and the time limit of each run in seconds.
 
 Architectures of one plugin that have the sample divide them: these share the plugin's parser and opcodes.
 """
@@ -58,17 +57,21 @@ def _architectures_with(suite: Suite, kernel: Kernel) -> int:
 def _effective_mutations(arch: Arch, kernel: Kernel, count: int) -> Iterator[tuple[str, Arch]]:
     """Yield the mutations, of `count` that are tried, that terminate with other bytes.
 
-    Each is a sentence, and the architecture with a parser that returns the mutated module.
+    Each is a sentence, and the architecture with a parser that returns the mutated module.  Where none of these changes
+    bytes, more are tried until one does.
     """
     group, source = kernel.group, kernel.group.source(kernel.file)
     assert source.launch is not None
     inputs = [group.contents(each.before) for each in group.expected.runs]
     plain = [run(arch, source, before) for before in inputs]
-    for what, module in islice(
-        mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), count
-    ):
+    drawn = mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id)
+    is_effective = False
+    for number, (what, module) in enumerate(drawn):
+        if number >= count and is_effective:
+            return
         changed = with_module(arch, module)  # one, so that its program is built once
         if any(_differs(changed, replace(source, text=what), *each) for each in zip(inputs, plain, strict=True)):
+            is_effective = True
             yield what, changed
 
 

@@ -19,8 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
-
 from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
 from bitwise_core.installed_distributions import installed_version
 
@@ -42,6 +40,7 @@ _MARGIN = 1.0
 
 _IGNORED = ("__pycache__",)
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)[\w.]*[ \t]+import|import[ \t]+(\w+))", re.M)
+_NUMPY_VERSION = re.compile(r"""^version\s*=\s*["']([^"'\n]+)["']""", re.M)
 _USES = "bitwise_core"
 
 
@@ -75,7 +74,20 @@ def code_digest(modules: Iterable[ModuleType]) -> str | None:
 
 def _platform() -> tuple[object, ...]:
     optimize = sys.flags.optimize
-    return sys.version, sys.implementation.name, optimize, platform.machine(), sys.byteorder, np.__version__
+    return sys.version, sys.implementation.name, optimize, platform.machine(), sys.byteorder, _numpy_version()
+
+
+def _numpy_version() -> str:
+    """Return the version of NumPy, which is read from its module of versions as long as this process needs no NumPy."""
+    if "numpy" not in sys.modules:
+        for folder in _folders("numpy"):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                stated = _NUMPY_VERSION.findall((folder / "version.py").read_text(encoding="utf-8"))
+                if len(stated) == 1:
+                    return str(stated[0])
+    import numpy as np
+
+    return np.__version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +113,10 @@ def _folders(name: str) -> list[Path]:
 
 def _uses_core(folder: Path) -> bool:
     """Return whether a module directly in the folder imports core.  A plugin of several modules has such a module."""
-    files = [folder] if folder.is_file() else sorted(folder.glob("*.py"))
+    path = str(folder)
     try:
-        found = _code(str(folder), _states(map(str, files)))
+        files = [path] if os.path.isfile(path) else [os.path.join(path, each) for each in os.listdir(path)]
+        found = _code(path, _states(each for each in files if each.endswith(".py")))
     except OSError:
         return True
     return _USES in found.imports
@@ -118,7 +131,8 @@ def _code_of(folder: Path) -> _Code | None:
     """Return the code of all files; None if one cannot be read or is newer than this process."""
     try:
         states = _states(_walk(folder))
-        if any(max(each.modified, each.changed) > (_STARTED - _MARGIN) * 1e9 for each in states):
+        newest = (_STARTED - _MARGIN) * 1e9
+        if any(each.modified > newest or each.changed > newest for each in states):
             return None
         return _code(str(folder), states)
     except OSError:

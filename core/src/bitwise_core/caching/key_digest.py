@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import numpy as np
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class NotAKey(TypeError):
@@ -44,9 +47,9 @@ def _add_parts(value: object, parts: list[bytes]) -> None:
     elif isinstance(value, Enum):
         parts.append(_framed("enumeration", kind.__qualname__.encode()))
         _add_parts(value.value, parts)
-    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+    elif _is_plain_array(value):
         parts.append(_framed("array", f"{value.dtype.str} {value.shape}".encode()))
-        parts.append(np.ascontiguousarray(value).tobytes())
+        parts.append(value.tobytes())
     elif isinstance(value, tuple | list):
         parts.append(_framed("sequence", str(len(value)).encode()))
         for each in value:
@@ -61,6 +64,15 @@ def _add_parts(value: object, parts: list[bytes]) -> None:
         _add_record(kind, {each.name: getattr(value, each.name) for each in fields(value)}, parts)
     else:
         raise NotAKey(f"a {kind.__name__} has no digest")
+
+
+def _is_plain_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Return whether a value is an array of numbers.  There is none in a process that has not imported NumPy."""
+    if "numpy" not in sys.modules:
+        return False
+    import numpy as np
+
+    return isinstance(value, np.ndarray) and not value.dtype.hasobject
 
 
 def _add_record(kind: type, content: Mapping[str, object], parts: list[bytes]) -> None:

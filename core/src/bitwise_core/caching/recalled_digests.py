@@ -9,8 +9,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 from bitwise_core.caching.entry_files import OFF_VARIABLE, EntryFolder, cache_directory
 
@@ -21,8 +21,7 @@ _MARGIN = 2.0
 """Files that changed less than this number of seconds ago may change again within one tick of their file system."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(NamedTuple):
     """A file's path and what changes with its content: device, inode, size, times of modification and change in ns."""
 
     path: str
@@ -49,7 +48,7 @@ def recalled(name: str, states: Iterable[FileState], make: Callable[[], bytes]) 
     if directory is None or os.environ.get(OFF_VARIABLE, "") not in ("", "0"):
         return make()
     entries = EntryFolder(directory / FOLDER)
-    known = [(each.path, each.device, each.inode, each.size, each.modified, each.changed) for each in states]
+    known = [tuple(each) for each in states]
     key = sha256(repr((name, known)).encode("utf-8", "surrogateescape")).hexdigest()
     found = entries.read(key)
     if found is None:

@@ -61,7 +61,7 @@ from bitwise_core.execution.values.term_hash import (
     nan_bits,
     with_architecture_nans,
 )
-from bitwise_core.execution.warp_order import outputs_by_warp_order
+from bitwise_core.execution.warp_order import SETTLED_BY_WARP_ORDER, may_be_ordered, outputs_by_warp_order
 from bitwise_core.numerics import FloatFormat
 
 MAXIMUM_LANES = 1 << 21
@@ -430,7 +430,8 @@ def outputs_of_all_blocks(
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
             values = memory.undetermined
-            raise _with_reaching_causes(error, values, scratch, ready, buffers, options) from None
+            found_error = _with_reaching_causes(error, values, scratch, ready, buffers, options)
+            raise _with_settling_assumption(found_error, ready, options.assume, buffers) from None
         return found
 
 
@@ -519,6 +520,16 @@ def _with_reaching_causes(
     kept = reaching or causes
     reason = error.reason.replace(str(causes[0]), str(kept[0]))
     return Nondeterministic(reason, error.line, kept, proved=error.proved)
+
+
+def _with_settling_assumption(
+    error: Nondeterministic, ready: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int]
+) -> Nondeterministic:
+    """The error, which says so where an assumption that may be requested determines the result."""
+    if not may_be_ordered(ready, assume, buffers, error.causes):
+        return error
+    reason = f"{error.reason} ({SETTLED_BY_WARP_ORDER})"
+    return Nondeterministic(reason, error.line, error.causes, proved=error.proved)
 
 
 def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:

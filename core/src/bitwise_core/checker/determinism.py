@@ -13,7 +13,7 @@ from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_j
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject
 from bitwise_core.checker.results import AnalysisResult, Place
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.checker.verdicts import COMMON_NOTES, counted
+from bitwise_core.checker.wording import COMMON_NOTES, counted
 from bitwise_core.plugins.references import Deferred
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class WitnessResult:
 
 ORDER_WITNESS = Reading(
     name="order witness",
-    answer=Deferred("bitwise_core.checker.kernel_answers:find_witness"),
+    answer=Deferred("bitwise_core.checker.worker_jobs:find_witness"),
     subject=lambda job: kernel_subject(*job),
     cost=ANALYSIS.cost,
     lost=lambda job, reason: WitnessResult(None, reason, interrupted=True),

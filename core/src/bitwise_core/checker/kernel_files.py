@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.sources import Source
+from bitwise_core.checker.stated_targets import Parser, stated_target
 from bitwise_core.errors import InputError
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.known_distributions import advice
@@ -19,9 +19,8 @@ from bitwise_core.plugins.registry import Registry
 from bitwise_core.visible_text import visible
 
 if TYPE_CHECKING:
+    from bitwise_core.checker.readings import ReadingCache
     from bitwise_core.execution.architecture import Arch
-
-Parser: TypeAlias = Callable[[str, str], Module]
 
 MAXIMUM_BYTES = 32 << 20
 """Larger files are rejected before they are read: no compiler writes a kernel of this size."""
@@ -207,7 +206,9 @@ def _select_launch(launches: Sequence[Launch], where: Path, name: str, number: i
     return matching[0]
 
 
-def find_target(sources: Sequence[Source], registry: Registry, target: str | None) -> ArchReference:
+def find_target(
+    sources: Sequence[Source], registry: Registry, target: str | None, cache: ReadingCache | None = None
+) -> ArchReference:
     """The architecture named by `target`, or the target of the first text that can be parsed; it is not loaded.
 
     The other texts are not checked here: each analysis checks the target of its own text.  Raises InputError where no
@@ -224,12 +225,9 @@ def find_target(sources: Sequence[Source], registry: Registry, target: str | Non
         errors: list[str] = []
         for parse in _parsers(registry, source.name):
             try:
-                stated = parse(source.text, source.name).target
-            except AssemblyError as error:
+                stated = stated_target(source, parse, cache)
+            except InputError as error:
                 errors.append(str(error))
-                continue
-            except RecursionError:
-                errors.append(f"{source.name}: is nested too deeply")
                 continue
             for each in registry.arches.references.values():
                 if stated in each.targets:
@@ -240,13 +238,13 @@ def find_target(sources: Sequence[Source], registry: Registry, target: str | Non
 
 
 def resolve_targets(
-    sources: Sequence[Source], registry: Registry, target: str | None
+    sources: Sequence[Source], registry: Registry, target: str | None, cache: ReadingCache | None = None
 ) -> tuple[ArchReference, tuple[Source, ...]]:
     """The architecture of `find_target`, and the sources with `target` set where the file belongs to another parser.
 
     Raises InputError, as `find_target` does, for the kernels of each parser.
     """
-    arch = find_target(sources, registry, target)
+    arch = find_target(sources, registry, target, cache)
     parser = arch.parse
     others: dict[Parser, list[Source]] = {}
     for source in sources:
@@ -254,9 +252,9 @@ def resolve_targets(
         if parser not in parsers:
             others.setdefault(parsers[0], []).append(source)
         elif _missing_plugin_hint(registry, source.name):
-            find_target((source,), registry, None)
+            find_target((source,), registry, None, cache)
     targets = {
-        id(source): found.name for group in others.values() for found in [find_target(group, registry, None)]
+        id(source): found.name for group in others.values() for found in [find_target(group, registry, None, cache)]
         for source in group
     }  # fmt: skip
     return arch, tuple(replace(each, target=targets.get(id(each))) for each in sources)

@@ -38,7 +38,7 @@ class MissingTensors:
     """The names of the buffers that would answer an Unknown.
 
     `deciding` are those from which the value derives that must be known.  `further` are those of which a loop reads
-    elements, where the deciding ones tell how often: an analysis that knows these asks for them next.
+    elements, as often as the deciding ones say: an analysis with these needs them next.
     """
 
     deciding: tuple[str, ...] = ()

@@ -7,18 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bitwise_core.checker.kernel_readings import (
-    ANALYSIS,
-    LARGE_COMPARISON,
-    AnalysisJob,
-    Execution,
-    analysis_jobs,
-    readers,
-)
+from bitwise_core.checker.kernel_comparisons import LARGE_COMPARISON
+from bitwise_core.checker.kernel_readings import ANALYSIS, AnalysisJob, Execution, analysis_jobs, readers
 from bitwise_core.checker.readings import Readers, ReadingCache
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, counted, given_tensors, verdict
+from bitwise_core.checker.verdicts import Outcome, Verdict, given_tensors, verdict
+from bitwise_core.checker.wording import COMMON_NOTES, counted
 from bitwise_core.execution.assumptions import conditions_of
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import WIDENING, base_hash, full_hash
+from bitwise_core.execution.warp_order import note_of_warp_order
 from bitwise_core.numerics import Operation, operation
 
 _HASHED_FLAGS = L.FORM | L.ABSORBED | 255 << L.OPERATION_SHIFT
@@ -275,7 +276,7 @@ def trace_provenance(
     Raises Unsupported where there are too many terms to record.
     """
     block = block_of(thread)
-    in_order = ready.arch.warp_order is not None and ready.arch.warp_order in ready.used
+    in_order = note_of_warp_order(ready.arch, assume) in ready.used
     try:
         recorder = Recorder()
         domain = RecordingDomain(assume, recorder)

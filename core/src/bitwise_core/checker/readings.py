@@ -119,8 +119,7 @@ class ReadingCache:
 
     def get(self, reading: Reading[Job, Result], key: str | None) -> Result | None:
         """The kept result of a key, None if there is none."""
-        usable = key is not None and reading.result is not None and self.environment is not None
-        content = self.entries.read(key) if key is not None and usable else None
+        content = None if reading.result is None else self.read(self.entries, key)
         if content is None:
             return None
         codec: _Codec[Result] = _codec(reading)
@@ -130,15 +129,26 @@ class ReadingCache:
             return None
 
     def put(self, reading: Reading[Job, Result], key: str | None, result: Result) -> None:
-        """Keep a result that may be kept.  The first failure is stated as a warning, and nothing more is written."""
-        if key is None or reading.result is None or not reading.keeps(result) or self.environment is None:
-            return
-        if self.fault is not None or not self._same_environment():
+        """Keep a result that may be kept, as `write` does."""
+        if reading.result is not None and reading.keeps(result):
+            self.write(self.entries, key, lambda: _codec(reading).encode(result))
+
+    def beside(self, name: str) -> EntryFolder:
+        """The folder of entries of another kind, beside that of the readings."""
+        return EntryFolder(self.entries.path.with_name(name))
+
+    def read(self, entries: EntryFolder, key: str | None) -> bytes | None:
+        """The kept content of a key, to which the environment belongs; None if there is none."""
+        return None if key is None or self.environment is None else entries.read(key)
+
+    def write(self, entries: EntryFolder, key: str | None, content: Callable[[], bytes]) -> None:
+        """Keep the content of a key.  The first failure is stated as a warning, and nothing more is written."""
+        if key is None or self.environment is None or self.fault is not None or not self._same_environment():
             return
         try:
-            self.entries.write(key, _codec(reading).encode(result))
+            entries.write(key, content())
         except OSError as error:
-            self.fault = f"results are not kept for another run: {self.entries.path} cannot be written"
+            self.fault = f"results are not kept for another run: {entries.path} cannot be written"
             self.fault += f" ({error.strerror})" if error.strerror else ""
             warnings.warn(self.fault, CacheWarning, stacklevel=2)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bitwise_core.checker.results import AnalysisResult, conflicting_tensors
 from bitwise_core.checker.sources import Options
+from bitwise_core.checker.wording import COMMON_NOTES, counted
 from bitwise_core.execution.assumptions import CONDITIONS, conditions_of
 from bitwise_core.execution.element_types import Array
 from bitwise_core.numerics import FLOAT_FORMATS
@@ -170,19 +171,6 @@ class Verdict:
             found.append(f"if {' and '.join(CONDITIONS[each] for each in self.conditions)}")
         return tuple(found)
 
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 kernel, 2 classes."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
-
-
-COMMON_NOTES = (
-    "assumed: the buffers do not overlap, and no access leaves its buffer",
-    "all NaNs of a floating-point output count as one value; where the bits of another NaN matter, a NaN from "
-    "arithmetic is assumed to be the canonical one",
-)
-"""The assumptions of every verdict."""
 
 EQUAL_TREES = "every output element has the same canonical dependence tree"
 DIFFERENT_TREES = "the canonical dependence trees differ"

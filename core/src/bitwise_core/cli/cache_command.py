@@ -24,8 +24,8 @@ command = typer.Typer(
 def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show where results are kept, how many there are, and how large they are.
 
-    Readings are results of analyses; ptxas holds digests of machine code and what audits found,
-    and modules those compiled from C.
+    Readings are results of analyses, and targets what the texts of kernels state; ptxas holds digests
+    of machine code and what audits found, and modules those compiled from C.
     """
     with as_errors():
         directory = cache_directory()

@@ -152,18 +152,19 @@ def print_json(content: object) -> None:
 
 
 def kernels(
-    names: Iterable[str], manifest: Path | None, entry: str | None, target: str | None, options: Options
-) -> tuple[list[Source], ArchReference, Options]:
+    names: Iterable[str], manifest: Path | None, entry: str | None, target: str | None, options: Options,
+    cache: ReadingCache | None = None,
+) -> tuple[list[Source], ArchReference, Options]:  # fmt: skip
     """Return the kernels that a command compares or shows, their architecture, and the options for them.
 
     A kernel of another architecture has it as its target.  Where no kernel has a launch, the analysis is for every
-    launch.  Raises InputError.
+    launch.  `cache` recalls what the texts state.  Raises InputError.
     """
     from bitwise_core.checker.kernel_files import read_kernel, resolve_targets
     from bitwise_core.plugins import registry
 
     sources = [read_kernel(name, manifest, entry) for name in names]
-    arch, targets = resolve_targets(sources, registry.default(), target)
+    arch, targets = resolve_targets(sources, registry.default(), target, cache)
     sources = list(targets)
     without = [source for source in sources if source.launch is None]
     if without and not options.every_launch:

@@ -19,10 +19,10 @@ from bitwise_core.checker.kernel_files import (
     targets_of,
 )
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.checker.verdicts import COMMON_NOTES
+from bitwise_core.checker.wording import COMMON_NOTES
+from bitwise_core.cli.answered_questions import ReaderSettings, answered
 from bitwise_core.cli.common import UNKNOWN, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable
-from bitwise_core.cli.partition_command import ReaderSettings, answered
 from bitwise_core.errors import InputError
 from bitwise_core.execution.assumptions import conditions_of
 from bitwise_core.plugins import registry
@@ -45,7 +45,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     if without:
         options = replace(options, every_launch=True)
     plugins = registry.default()
-    arch, resolved = resolve_targets(sources, plugins, target)
+    arch, resolved = resolve_targets(sources, plugins, target, readers.cache)
     found = answered(determinism_of, resolved, arch.name, options, readers)
     if as_json:
         content = {**found.as_json(), "conditions": conditions_of(options.assume)}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import typer
 
+from bitwise_core.checker.kernel_comparisons import compare_or_recall
 from bitwise_core.checker.kernel_files import target_of
-from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.sources import Arches, Options, Source
-from bitwise_core.checker.verdicts import Comparison, Counterexample, Divergence, Outcome, Side, Verdict, counted
-from bitwise_core.cli.buffer_files import write_buffers
+from bitwise_core.checker.verdicts import Comparison, Counterexample, Divergence, Outcome, Side, Verdict
+from bitwise_core.checker.wording import counted
 from bitwise_core.cli.common import kernels, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
@@ -42,7 +42,7 @@ def run(
 
     `cache` recalls and keeps readings.  Raises InputError.
     """
-    (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
+    (first, second), arch, options = kernels((left, right), manifest, entry, target, options, cache)
     plugins = registry.default()
     both = target_of(first, arch, plugins), target_of(second, arch, plugins)
     names = both[0].name, both[1].name
@@ -77,6 +77,8 @@ def search_and_write(
     counterexample = verdict.counterexample
     if counterexample is None or search.out is None:
         return verdict
+    from bitwise_core.cli.buffer_files import write_buffers
+
     write_buffers(search.out, counterexample.arrays)
     return replace(verdict, counterexample=replace(counterexample, path=str(search.out)))
 

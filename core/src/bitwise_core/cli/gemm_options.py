@@ -17,7 +17,9 @@ def command(
     right: str | None = typer.Option(None, "--right-dtype", help="The type of B; by default that of A."),
     output: str | None = typer.Option(None, "--out-dtype", help="The output's type; by default the operands' type."),
     accumulator: str = typer.Option("fp32", "--accumulator", help="The accumulator's type."),
-    architecture: str | None = typer.Option(None, "--arch", metavar="ARCH", help="The matrix unit's architecture."),
+    architecture: str | None = typer.Option(
+        None, "--arch", metavar="ARCH", help="The architecture; with --library, the only one that has it."
+    ),
     family: str | None = typer.Option(
         None, "--family", help="The matrix instruction, where the architecture has several of different bits."
     ),

@@ -30,7 +30,7 @@ Assume = Annotated[
         "--assume",
         metavar="CONDITION",
         help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic, pipeline-in-order, "
-        "work-stealing; or any-lane or units-apart, which take a default away.",
+        "warp-order, work-stealing; or any-lane or units-apart, which take a default away.",
     ),
 ]
 NoContractionAudit = Annotated[
@@ -130,11 +130,11 @@ def partition(
     an argument is wrong.
     """
     with as_errors():
-        from bitwise_core.cli import partition_command
+        from bitwise_core.cli import answered_questions, partition_command
 
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
-            readers = partition_command.ReaderSettings(workers, scheduler, cache)
+            readers = answered_questions.ReaderSettings(workers, scheduler, cache)
             outputs = partition_command.Outputs(
                 as_json, html, sarif, junit, expected, update_expected, tuple(source or ())
             )
@@ -164,11 +164,11 @@ def determinism(
     2 a file or an argument is wrong, 3 unknown (neither is proved of a kernel).
     """
     with as_errors():
-        from bitwise_core.cli import determinism_command, partition_command
+        from bitwise_core.cli import answered_questions, determinism_command
 
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
-            readers = partition_command.ReaderSettings(workers, scheduler, cache)
+            readers = answered_questions.ReaderSettings(workers, scheduler, cache)
             status = determinism_command.run(paths, target, options, readers, as_json)
     raise typer.Exit(status)
 

@@ -53,21 +53,27 @@ def explain_product(
 
 
 def explainable_profile(library: str, architecture: str | None) -> ExplainableProfile:
-    """Return the profile of a library `NAME:VERSION` on an architecture.  Raises InputError."""
+    """Return the profile of a library `NAME:VERSION` on an architecture, by default the only one that has it.
+
+    Raises InputError.
+    """
     name, _, version = library.partition(":")
-    for each in registry.default().profiles:
-        if isinstance(each, ExplainableProfile) and (each.library, each.version, each.architecture) == (
-            name, version, architecture,
-        ):  # fmt: skip
-            return each
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
+    of_version = [each for each in profiles if (each.library, each.version) == (name, version)]
+    chosen = {each.architecture: each for each in of_version if architecture in (None, each.architecture)}
+    if len(chosen) == 1:
+        return next(iter(chosen.values()))
+    if chosen:
+        names = ", ".join(sorted(chosen))
+        raise InputError(f"--library: {library} is described on several architectures: choose one of {names} by --arch")
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
     available = f"available: {known}" if known else "no installed plugin describes a library"
     missing = advice("libraries", name) or ("" if known else advice("libraries"))
     available += f"; {missing}" if missing else ""
-    if not version or architecture is None:
-        raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
-    raise InputError(f"--library: {name} {version} on {architecture} is not described; {available}")
+    if not version:
+        raise InputError(f"--library takes NAME:VERSION; {available}")
+    where = "" if architecture is None else f" on {architecture}"
+    raise InputError(f"--library: {name} {version}{where} is not described; {available}")
 
 
 def configuration_of(options: Iterable[str]) -> dict[str, Any] | None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
-from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import (
     check_folder,
     extensions,
@@ -25,10 +21,9 @@ from bitwise_core.checker.kernel_files import (
 )
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
-from bitwise_core.checker.readings import ReadingCache
-from bitwise_core.checker.results import AnalysisResult
-from bitwise_core.checker.sources import Options, Source
-from bitwise_core.checker.verdicts import COMMON_NOTES, counted
+from bitwise_core.checker.sources import Options
+from bitwise_core.checker.wording import COMMON_NOTES, counted
+from bitwise_core.cli.answered_questions import ReaderSettings, answered
 from bitwise_core.cli.common import print_answer, print_assumptions, print_list
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
@@ -38,50 +33,6 @@ from bitwise_core.plugins import registry
 from bitwise_core.report.expected_classes import ExpectedClasses
 from bitwise_core.report.findings import Finding, findings, junit, sarif
 from bitwise_core.report.shared_settings import class_names
-
-if TYPE_CHECKING:
-    from bitwise_core.checker.worker_pool import Progress as ProgressCallback
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderSettings:
-    """Where the kernels are read: the number of processes, or the address of a dask scheduler; and the cache."""
-
-    workers: int | None = None
-    scheduler: str | None = None
-    cache: ReadingCache | None = None
-
-
-class Answers(Protocol):
-    """What a question about kernels returns: its figures, with the results of the analyses."""
-
-    @property
-    def results(self) -> Sequence[AnalysisResult]:
-        """The result of each kernel."""
-
-
-Found = TypeVar("Found", bound=Answers)
-
-
-def answered(
-    question: Callable[..., Found], sources: Sequence[Source], target: str, options: Options, readers: ReaderSettings
-) -> Found:
-    """Ask `partition` or `determinism` about kernels, with a progress bar.  Raises InputError for a malformed one."""
-    remote = nullcontext() if readers.scheduler is None else dask_executor(readers.scheduler)
-    with remote as executor, progress("analysing kernels") as advance:
-        found = question(
-            sources,
-            target,
-            options,
-            workers=readers.workers,
-            executor=executor,
-            cache=readers.cache,
-            progress=advance,
-        )
-    malformed = [result.unknown or result.name for result in found.results if result.malformed]
-    if malformed:
-        raise InputError(*malformed)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +66,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
     folder = read_folder(path, extensions(plugins))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
-    arch, sources = resolve_targets(folder.sources, plugins, target)
+    arch, sources = resolve_targets(folder.sources, plugins, target, readers.cache)
     found = answered(partition_of, sources, arch.name, options, readers)
     listed = findings(found)
     differences: tuple[Finding, ...] = ()
@@ -167,43 +118,6 @@ def source_texts(folder: Path, named: Sequence[Path]) -> dict[str, str]:
         with suppress(InputError):
             found[path.name] = read_text(path)
     return {**found, **{path.name: read_text(path) for path in named}}
-
-
-SECONDS_BETWEEN_LINES = 30.0
-"""The time between two lines on the progress of a command whose standard error is no terminal."""
-
-
-@contextmanager
-def progress(description: str) -> Iterator[ProgressCallback | None]:
-    """Show a progress bar where standard error is a terminal, else a line from time to time; provide its callback."""
-    if not sys.stderr.isatty():
-        yield _lines(description)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # No refresh thread: worker processes are forked while the bar is shown.
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(description, total=None)
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, refresh=True)
-
-        yield advance
-
-
-def _lines(description: str) -> ProgressCallback:
-    """Return a callback that prints a line for a log, the first one after `SECONDS_BETWEEN_LINES`."""
-    printed = time.monotonic()
-
-    def advance(done: int, total: int) -> None:
-        nonlocal printed
-        if done < total and time.monotonic() >= printed + SECONDS_BETWEEN_LINES:
-            printed = time.monotonic()
-            typer.echo(f"{description}: {done} of {total}", err=True)
-
-    return advance
 
 
 def write_report(option: str, path: Path, page: str) -> None:

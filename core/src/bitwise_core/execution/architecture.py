@@ -280,8 +280,9 @@ class Arch:
     None where it was not measured, so that only a request makes it hold.
 
     `warp_order` is the note of verdicts that use the order of a warp's accesses to global memory, with the measurement
-    that it rests on; None where it was not measured.  `keeps_order` (module, text that it was parsed from, entry, pairs
-    of lines) returns whether the machine code keeps the order of the accesses of each pair.
+    that it rests on; None where it was not measured, so that only a request makes it hold.  `keeps_order` (module, text
+    that it was parsed from, entry, pairs of lines) returns whether the machine code keeps the order of the accesses of
+    each pair.
 
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
     execution on bit patterns returns the bytes of the hardware.  None makes no claim.

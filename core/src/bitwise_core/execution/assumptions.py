@@ -33,9 +33,11 @@ stores of more than 128 bits in a lane, of atomic operations, of different instr
 lanes that a branch may have parted.  On an architecture where this was measured (`Arch.lowest_lane`) it holds without
 being requested, and a verdict that uses it has a note.
 
+`WARP_ORDER`: the accesses of one warp to global memory take effect in the order of its machine instructions
+(`warp_order`).  On an architecture where this was measured (`Arch.warp_order`) it holds without being requested.
+
 `ANY_LANE`: what documents promise of the lanes of a warp, and no more.  Any lane's value may remain, also where
-`LOWEST_LANE` was measured, and only barriers order lanes, also where the order of a warp's accesses was measured
-(`warp_order`).
+`LOWEST_LANE` was measured, and only barriers order lanes, also where `WARP_ORDER` was measured.
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
@@ -47,12 +49,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-import numpy as np
-
-from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
-
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
-LOWEST_LANE, ANY_LANE, UNITS_APART = "lowest-lane", "any-lane", "units-apart"
+LOWEST_LANE, WARP_ORDER, ANY_LANE, UNITS_APART = "lowest-lane", "warp-order", "any-lane", "units-apart"
 PIPELINE_IN_ORDER = "pipeline-in-order"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
@@ -63,6 +61,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
         UNITS_APART: "nothing of matrix units that is only published: two of them may differ unless both were measured",
+        WARP_ORDER: "accesses of one warp to global memory take effect in the order of its machine instructions",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
 )
@@ -74,6 +73,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         LOWEST_LANE: "of a warp's store to one address its last group's lowest lane's value remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
+        WARP_ORDER: "a warp's accesses to global memory take effect in the order of its instructions (as on an H200)",
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )
@@ -88,29 +88,12 @@ def contradiction_in(assume: Collection[str]) -> str | None:
             f"{MATRIX_ARITHMETIC} takes for true what is published of matrix units, and {UNITS_APART} does not; assume "
             "one of them"
         )
-    if {ANY_LANE, LOWEST_LANE} <= set(assume):
-        return f"{ANY_LANE} and {LOWEST_LANE} exclude each other; assume one of them"
+    for each in (LOWEST_LANE, WARP_ORDER):
+        if {ANY_LANE, each} <= set(assume):
+            return f"{ANY_LANE} and {each} exclude each other; assume one of them"
     return None
 
 
 def conditions_of(assume: Collection[str]) -> tuple[str, ...]:
     """Return the assumptions that are conditions of a verdict, in order."""
     return tuple(sorted(set(assume) & CONDITIONS.keys()))
-
-
-def not_finite(patterns: Bits, form: FloatFormat) -> Bits:
-    """Return which patterns are infinities or NaNs."""
-    found = nan_of(patterns, form)
-    if form.infinity is not None:
-        sign = patterns.dtype.type(1 << (form.bits - 1))
-        found = found | ((patterns & ~sign) == patterns.dtype.type(form.infinity))
-    return np.asarray(found)
-
-
-def replace_non_finite(content: Bits, form: FloatFormat) -> Bits:
-    """Return the bytes of elements of a format with each infinity and NaN replaced by the largest finite number."""
-    patterns = content[: content.size // (form.bits // 8) * (form.bits // 8)].view(storage(form.bits)).copy()
-    sign = patterns.dtype.type(1 << (form.bits - 1))
-    largest = patterns.dtype.type(form.largest_magnitude << form.padding)
-    found: Bits = np.where(not_finite(patterns, form), patterns & sign | largest, patterns).view(np.uint8)
-    return found

@@ -8,6 +8,9 @@ table and on nothing else: the cone is executed once on terms, in lanes that dif
 a byte without an effect on the hash of the result does not occur in it.  The table is the result of the instructions'
 own steps on every value of these bytes.  So two cones with one table are one function, whatever their instructions.
 
+Where each part of a result depends on one byte at most, the result is looked up when something reads it, together with
+those of the same function that wait in the block.
+
 A cone whose result depends on more bytes than `MAXIMUM_BYTES` is executed as it is.  The result of a sequence that an
 architecture knows (`known_sequences.py`) is computed by the operation that the architecture names, also where only some
 lanes are active.
@@ -25,12 +28,13 @@ import numpy as np
 
 from bitwise_core.execution.deferred_blends import deferred_blend
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.instruction_cones import BlockCones, Cone, blocks_of, cones_of_block
-from bitwise_core.execution.known_sequences import KnownSequence
+from bitwise_core.execution.instruction_cones import BlockCones, Cone, Shape, blocks_of, cones_of_block
+from bitwise_core.execution.known_sequences import Definition, KnownSequence
 from bitwise_core.execution.machine import Branch, Control, Machine, Step
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.term_recorder import SAME
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.deferred_values import DeferredValue
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import exact_hash, poison, term
@@ -83,14 +87,24 @@ def _replaced_steps(program: Program) -> tuple[Step, ...]:
         cones = found.cones
         if not cones:
             continue
-        captures: dict[int, list[tuple[int, int, tuple[str, ...]]]] = {}
-        for cone in cones:
-            for number, place in enumerate(cone.captured):
-                captures.setdefault(place, []).append((cone.members[-1], number, cone.inputs[number]))
+        inputs: dict[tuple[Definition, tuple[str, ...]], int] = {}
+        """The number of each input of the block's cones, by its definition and the registers that may hold it."""
+        first_reads: dict[int, int] = {}
+        functions: dict[Shape, dict[Hashable, Function | None]] = {}
         for index, root in found.skipped.items():
             steps[index] = _skipping(steps[index], root, found.skipped_in_some_lanes.get(index))
         for cone in cones:
-            steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program)
+            own = []
+            for definition, names, place in zip(cone.definitions, cone.inputs, cone.captured, strict=True):
+                number = inputs.setdefault((definition, names), len(inputs))
+                first_reads[number] = min(place, first_reads.get(number, place))
+                own.append(number)
+            root = cone.members[-1]
+            known = functions.setdefault(cone.shape, {})
+            steps[root] = _looking_up(steps[root], cone, program, tuple(own), known)
+        captures: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
+        for (_, names), number in inputs.items():
+            captures.setdefault(first_reads[number], []).append((number, names))
         for index, wanted in captures.items():
             steps[index] = _capturing(steps[index], wanted)
         for start, after in _runs_of(found.skipped, captures):
@@ -110,12 +124,49 @@ def _runs_of(skipped: Mapping[int, int], captures: Collection[int]) -> Iterator[
             start = place
 
 
+@dataclass(slots=True)
+class _Input:
+    """What the registers of an input hold, by name; `names` are all that may."""
+
+    names: tuple[str, ...]
+    held: dict[str, Value]
+    constants: tuple[tuple[int, str, int], ...] | None = None
+    """The place of each register in `names`, the type and the number, where each of them is one number."""
+    varying: Value | None = None
+    """The content of the only register, where it is whole bytes of terms."""
+    bits: int = 0
+
+    def __post_init__(self) -> None:
+        if all(isinstance(each, np.ndarray) and each.size == 1 for each in self.held.values()):
+            numbers = ((name, each) for name, each in self.held.items() if isinstance(each, np.ndarray))
+            self.constants = tuple(
+                (self.names.index(name), each.dtype.str, int(each.flat[0])) for name, each in numbers
+            )
+        elif len(self.held) == 1:
+            (value,) = self.held.values()
+            if isinstance(value, SymbolicVector | PackedVector) and width(value) % 8 == 0:
+                self.varying, self.bits = value, width(value)
+
+
+@dataclass(slots=True, eq=False)
+class _OpenCones:
+    """The cones of a block that were entered and not yet computed, by root, and the inputs so far by number.
+
+    `lanes`: those in which they are computed; None: all.  `waiting` are the results that were not yet read.  `done` is
+    what members of cones wrote that were executed, by their index: all cones of a block read the same definitions, so
+    that an instruction of several cones has one result.
+    """
+
+    roots: set[int]
+    lanes: Array | None
+    inputs: dict[int, _Input]
+    waiting: dict[int, _LookUps]
+    """By the identity of the function."""
+    done: dict[int, _Writes]
+
+
 _OPEN = "cones that were entered"
-"""The key of `machine.extra` for the inputs of the cones that were entered, by root and number of the input."""
-
-
-_LANES = "the lanes in which cones were entered"
-"""The key of `machine.extra` for the lanes in which the open cones are computed; None: all."""
+"""The key of `machine.extra` for `_OpenCones`; none while no cone is open."""
 
 
 def _entering(step: Step, found: BlockCones, execution_mask: str | None) -> Step:
@@ -140,7 +191,10 @@ def _entering(step: Step, found: BlockCones, execution_mask: str | None) -> Step
                 lanes = mask if machine.mask is None else mask & machine.mask
                 if not lanes.any():
                     roots = _NO_ROOTS
-        machine.extra[_OPEN], machine.extra[_LANES] = {root: {} for root in roots}, lanes
+        if roots:
+            machine.extra[_OPEN] = _OpenCones(set(roots), lanes, {}, {}, {})
+        else:
+            machine.extra.pop(_OPEN, None)
         return step(machine)
 
     return run
@@ -157,10 +211,10 @@ def _skipping(step: Step, root: int, in_some_lanes: int | None) -> Step:
     """
 
     def run(machine: Machine) -> Control | None:
-        cones = machine.extra.get(_OPEN)
-        if not cones:
+        cones: _OpenCones | None = machine.extra.get(_OPEN)
+        if cones is None:
             return step(machine)
-        return None if (root if machine.extra[_LANES] is None else in_some_lanes) in cones else step(machine)
+        return None if (root if cones.lanes is None else in_some_lanes) in cones.roots else step(machine)
 
     return run
 
@@ -174,51 +228,61 @@ def _passing(step: Step, root: int, after: int) -> Step:
     control = Branch(after)
 
     def run(machine: Machine) -> Control | None:
-        cones = machine.extra.get(_OPEN)
-        if cones and machine.runs_to_end and machine.extra[_LANES] is None and root in cones:
+        cones: _OpenCones | None = machine.extra.get(_OPEN)
+        if cones is not None and machine.runs_to_end and cones.lanes is None and root in cones.roots:
             return control
         return step(machine)
 
     return run
 
 
-def _capturing(step: Step, wanted: Sequence[tuple[int, int, tuple[str, ...]]]) -> Step:
+def _capturing(step: Step, wanted: Sequence[tuple[int, tuple[str, ...]]]) -> Step:
     """Return a step before which inputs of open cones are noted."""
 
     def run(machine: Machine) -> Control | None:
-        cones = machine.extra.get(_OPEN)
-        if cones:
+        cones: _OpenCones | None = machine.extra.get(_OPEN)
+        if cones is not None:
             registers = machine.registers
-            for root, number, names in wanted:
-                if root in cones:
-                    cones[root][number] = {name: registers[name] for name in names if name in registers}
+            for number, names in wanted:
+                held = {name: registers[name] for name in names if name in registers}
+                cones.inputs[number] = _Input(names, held)
         return step(machine)
 
     return run
 
 
-def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
-    """Return the step of a root: it looks the result up, or executes the whole cone where that is not possible."""
+def _looking_up(
+    step: Step,
+    cone: Cone,
+    program: Program,
+    inputs: tuple[int, ...],
+    functions: dict[Hashable, Function | None],
+) -> Step:
+    """Return the step of a root: it looks the result up, or executes the whole cone where that is not possible.
+
+    `inputs` are the numbers of the inputs in `_OpenCones`, and `functions` those of the cones of its shape.
+    """
     root = cone.members[-1]
-    functions: dict[Hashable, Function | None] = {}  # of this cone: its form is long, and hashed once only
 
     def run(machine: Machine) -> Control | None:
-        cones = machine.extra.get(_OPEN)
-        if not cones or root not in cones:
+        cones: _OpenCones | None = machine.extra.get(_OPEN)
+        if cones is None or root not in cones.roots:
             return step(machine)
-        captured: dict[int, dict[str, Value]] = cones.pop(root)
+        cones.roots.discard(root)
+        captured = [cones.inputs[number] for number in inputs]
         value = (
-            _value(machine, cone, captured, program, functions)
+            _value(machine, cone, captured, program, functions, cones.waiting)
             if cone.known is None
-            else _known_value(machine, cone, captured, cone.known)
+            else _known_value(machine, cone, captured, cones.lanes, cone.known)
         )
         if value is None:
-            value = _executed(machine, cone, program, captured)
-        lanes = machine.extra[_LANES]
-        if lanes is not None:
+            value = _executed(machine, cone, program, [each.held for each in captured], cones.done)
+        if not cones.roots:
+            machine.extra.pop(_OPEN, None)
+        if cones.lanes is not None:
             # In other lanes the register keeps its value.
             old = machine.registers.get(cone.result)
-            value = deferred_blend(machine, lanes, value, poison(width(value)) if old is None else old)
+            value = deferred_blend(machine, cones.lanes, value, poison(width(value)) if old is None else old)
         machine.registers[cone.result] = value
         return None
 
@@ -226,13 +290,12 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
 
 
 def _known_value(
-    machine: Machine, cone: Cone, captured: Mapping[int, Mapping[str, Value]], sequence: KnownSequence
+    machine: Machine, cone: Cone, captured: Sequence[_Input], lanes: Array | None, sequence: KnownSequence
 ) -> Value | None:
     """Return the result of a sequence that an architecture knows, None where its instructions must be executed."""
-    lanes: Array | None = machine.extra[_LANES]
     values: list[Value] = []
     for definition in sequence.inputs:
-        held = captured[cone.definitions.index(definition)]
+        held = captured[cone.definitions.index(definition)].held
         if len(held) != 1:
             return None
         for each in held.values():
@@ -245,20 +308,47 @@ def _known_value(
     return sequence.compute(machine, values)
 
 
-def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:
-    """Return the result of the instructions of a cone on these inputs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Writes:
+    """What an instruction wrote: the registers with their values, and those that are held under other names."""
+
+    values: Mapping[str, Value]
+    removed: tuple[str, ...]
+
+
+def _executed(
+    machine: Machine,
+    cone: Cone,
+    program: Program,
+    inputs: Sequence[Mapping[str, Value]],
+    done: dict[int, _Writes] | None = None,
+) -> Value:
+    """Return the result of the instructions of a cone on these inputs.
+
+    `done` holds what instructions wrote that were executed on the same inputs for other cones, and is extended.
+    """
     registers: dict[str, Value] = {}
-    outer, line = machine.registers, machine.line
+    outer, line, consumed = machine.registers, machine.line, cone.consumed
     machine.registers = registers
     try:
         for index in cone.members:
+            known = None if done is None else done.get(index)
+            if known is not None:
+                registers.update(known.values)
+                for name in known.removed:
+                    registers.pop(name, None)
+                continue
             machine.line = program.kernel.instructions[index].line
             # Instructions outside of the cone may have written the register of an input that a member wrote before.
-            for number in cone.consumed[index]:
+            for number in consumed[index]:
                 for name in cone.inputs[number]:
                     registers.pop(name, None)
                 registers.update(inputs[number])
+            before = dict(registers)
             program.steps[index](machine)
+            if done is not None:
+                values = {name: value for name, value in registers.items() if before.get(name) is not value}
+                done[index] = _Writes(values, tuple(name for name in before if name not in registers))
         return registers[cone.result]
     finally:
         machine.registers, machine.line = outer, line
@@ -270,43 +360,42 @@ def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[in
 def _value(
     machine: Machine,
     cone: Cone,
-    captured: Mapping[int, Mapping[str, Value]],
+    captured: Sequence[_Input],
     program: Program,
     functions: dict[Hashable, Function | None],
+    waiting: dict[int, _LookUps],
 ) -> Value | None:
     """Return the result of a cone from its table, None if it is not a function of a few bytes of these inputs."""
-    constants, varying = [], {}
-    for number, names in enumerate(cone.inputs):
-        held = captured[number]
-        if not held:
+    constants, varying, widths = [], {}, []
+    for number, each in enumerate(captured):
+        if each.varying is not None:
+            varying[number] = each.varying
+            widths.append((number, each.bits))
+        elif each.constants:
+            constants.append((number, each.constants))
+        else:
             return None
-        for name, value in held.items():
-            place = names.index(name)
-            if isinstance(value, np.ndarray) and value.size == 1:
-                constants.append((number, place, value.dtype.str, int(value.flat[0])))
-            elif isinstance(value, SymbolicVector | PackedVector) and len(held) == 1 and width(value) % 8 == 0:
-                varying[number] = value
-            else:
-                return None
     if not varying:
         return None
-    widths = tuple((number, width(value)) for number, value in varying.items())
-    key = (tuple(constants), widths)
+    key = (tuple(constants), tuple(widths))
     if key not in functions:
         functions[key] = _cached_function(machine, cone, captured, key, program)
     function = functions[key]
     if function is None:
         return None
+    recorder = machine.domain.recorder
+    if recorder is None and all(len(part.atoms) <= 1 for part in function):
+        deferred = _DeferredLookUp(varying, waiting.setdefault(id(function), _LookUps(function, [])))
+        return deferred if _may_be_deferred(machine, deferred) else deferred.value
     found: list[Value] = []
     for part in function:
         bits = _part_value(part, varying)
         if bits is None:
             return None
         found.append(bits)
-    recorder = machine.domain.recorder
     if recorder is not None:
         # The tree of a table is that of the instructions.
-        whole = _executed(machine, cone, program, captured)
+        whole = _executed(machine, cone, program, [each.held for each in captured])
         for part, value in zip(function, found, strict=True):
             if part.atoms and not part.copies:
                 recorder.add(
@@ -323,20 +412,129 @@ def _part_value(part: Part, varying: Mapping[int, Value]) -> Value | None:
     if part.copies:
         return atoms[0]
     vectors = [as_symbolic_vector(each) for each in atoms]
-    known = [L.constant_mask(each) for each in vectors]
-    if len(vectors) > 1 and any(each is not False for each in known):
+    if len(vectors) == 1:
+        return _looked_up(part, vectors)[0]
+    if any(L.constant_mask(each) is not False for each in vectors):
         return None
-    result = term(part.bits, part.tag, vectors, L.INTEGER, exact=True)
-    if known[0] is False:
-        return result
-    numbers = part.table[(vectors[0].words[0] & np.uint64(255)).astype(np.intp)]
-    return L.as_array_if_constant(L.blend(known[0], L.constant_vector(numbers), result))
+    return term(part.bits, part.tag, vectors, L.INTEGER, exact=True)
+
+
+def _looked_up(part: Part, atoms: Sequence[SymbolicVector]) -> list[Value]:
+    """Return bits of a result of one atom for each of these."""
+    alike: dict[Hashable, list[int]] = {}
+    for place, atom in enumerate(atoms):
+        kind = atom.words.shape, atom.flags if isinstance(atom.flags, int) else None
+        alike.setdefault(kind, []).append(place)
+    found: dict[int, Value] = {}
+    for places in alike.values():
+        stacked = _stacked([atoms[place] for place in places])
+        known = L.constant_mask(stacked)
+        result = term(part.bits, part.tag, [stacked], L.INTEGER, exact=True)
+        if known is not False:
+            numbers = part.table[(stacked.words[0] & np.uint64(255)).astype(np.intp)]
+            result = L.blend(known, L.constant_vector(numbers), result)
+        for place, value in zip(places, _split(result, len(places)), strict=True):
+            found[place] = value if known is False else L.as_array_if_constant(value)
+    return [found[place] for place in range(len(atoms))]
+
+
+def _stacked(vectors: Sequence[SymbolicVector]) -> SymbolicVector:
+    """Return vectors of one shape, whose flags are the same number or arrays, as one of more blocks."""
+    first = vectors[0]
+    if len(vectors) == 1:
+        return first
+    words = np.concatenate([each.words for each in vectors], axis=1)
+    flags = first.flags
+    if not isinstance(flags, int):
+        shape = first.words.shape[1:]
+        flags = np.concatenate([np.broadcast_to(np.asarray(each.flags), shape) for each in vectors])
+    return SymbolicVector(first.bits, words, flags)
+
+
+def _split(vector: SymbolicVector, count: int) -> list[SymbolicVector]:
+    """Return the vectors of which `_stacked` made one."""
+    if count == 1:
+        return [vector]
+    blocks = vector.words.shape[1] // count
+    found = []
+    for start in range(0, count * blocks, blocks):
+        flags = vector.flags
+        if not isinstance(flags, int):
+            flags = L.uniform_flags(np.broadcast_to(flags, vector.words.shape[1:])[start : start + blocks])
+        found.append(SymbolicVector(vector.bits, vector.words[:, start : start + blocks], flags))
+    return found
+
+
+# -- results that wait -----------------------------------------------------------------------------------------------
+
+_MOST_WAITING = 256
+"""How many results of one function wait until one of them is read."""
+
+_MAXIMUM_DEPTH = 16
+"""How many values that wait for each other are deferred."""
+
+
+class _DeferredLookUp(DeferredValue):
+    """A result that is looked up together with the others of its function, when one of them is read."""
+
+    __slots__ = ("varying", "waiting")
+
+    def __init__(self, varying: Mapping[int, Value], waiting: _LookUps) -> None:
+        self.varying, self.waiting = varying, waiting
+        depths = [each.depth for each in varying.values() if isinstance(each, DeferredValue) and not each.is_computed]
+        super().__init__(sum(part.bits for part in waiting.function), 1 + max(depths, default=0))
+        waiting.results.append(self)
+
+    def compute(self) -> Value:
+        """Return the result."""
+        results, self.waiting.results = self.waiting.results, []
+        for each, value in zip(results, self.waiting.values(results), strict=True):
+            each.settle(value)
+        assert self._computed is not None
+        return self._computed
+
+    def settle(self, value: Value) -> None:
+        """Keep the result, and forget what it is computed from."""
+        self._computed, self.varying = value, {}
+
+
+def _may_be_deferred(machine: Machine, value: _DeferredLookUp) -> bool:
+    defers = getattr(machine.domain, "defers_steps", False)
+    return defers and value.depth <= _MAXIMUM_DEPTH and len(value.waiting.results) <= _MOST_WAITING
+
+
+@dataclass(slots=True, eq=False)
+class _LookUps:
+    """The results of a function, each part of which depends on one byte at most, that nothing has read yet."""
+
+    function: Function
+    results: list[_DeferredLookUp]
+
+    def values(self, results: Sequence[_DeferredLookUp]) -> list[Value]:
+        """Return the value of each result."""
+        found: list[list[Value]] = [[] for _ in results]
+        wanted: dict[str, list[tuple[int, int, Part, SymbolicVector]]] = {}
+        for place, each in enumerate(results):
+            for index, part in enumerate(self.function):
+                if not part.atoms:
+                    found[place].append(part.table.reshape(1, 1))
+                    continue
+                ((number, byte),) = part.atoms
+                atom = extract(each.varying[number], 8 * byte, 8)
+                found[place].append(atom)
+                if not part.copies:
+                    wanted.setdefault(part.tag, []).append((place, index, part, as_symbolic_vector(atom)))
+        for those in wanted.values():
+            looked_up = _looked_up(those[0][2], [atom for *_, atom in those])
+            for (place, index, *_), value in zip(those, looked_up, strict=True):
+                found[place][index] = value
+        return [concat(parts) for parts in found]
 
 
 def _cached_function(
     machine: Machine,
     cone: Cone,
-    captured: Mapping[int, Mapping[str, Value]],
+    captured: Sequence[_Input],
     inputs: tuple[Hashable, tuple[tuple[int, int], ...]],
     program: Program,
 ) -> Function | None:
@@ -354,12 +552,12 @@ def _cached_function(
 def _function(
     machine: Machine,
     cone: Cone,
-    captured: Mapping[int, Mapping[str, Value]],
+    captured: Sequence[_Input],
     widths: Mapping[int, int],
     program: Program,
 ) -> Function | None:
     """Return the function that a cone computes of some bytes of its inputs, None if there are too many of them."""
-    run = _Trial(machine, cone, captured, program)
+    run = _Trial(machine, cone, [each.held for each in captured], program)
     every = [(number, byte) for number, bits in widths.items() for byte in range(bits // 8)]
     halves = run.dependences(every)
     if not halves or any(len(needed) > MAXIMUM_BYTES for _, _, needed in halves):
@@ -382,7 +580,7 @@ class _Trial:
 
     machine: Machine
     cone: Cone
-    captured: Mapping[int, Mapping[str, Value]]
+    captured: Sequence[Mapping[str, Value]]
     program: Program
 
     def dependences(self, atoms: Sequence[tuple[int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
@@ -434,7 +632,7 @@ class _Trial:
 
     def _result(self, atoms: Mapping[tuple[int, int], Value]) -> Value | None:
         """Return the result of the cone where these are the bytes of its inputs, the others those of the launch."""
-        inputs = dict(self.captured)
+        inputs = list(self.captured)
         for number in {number for number, _ in atoms}:
             (name,) = self.captured[number]
             count = sum(each == number for each, _ in atoms)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat
 
-Array: TypeAlias = npt.NDArray[Any]
+# A recalled answer is read without NumPy.
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
 
 _NATIVE = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16",
@@ -47,6 +49,8 @@ class ElementType:
 
 def element_type(name: str | None) -> ElementType:
     """Return the element type with this name in a manifest."""
+    import numpy as np
+
     found = FLOAT_FORMATS.get(_COMPILER_FORMATS.get(name or "", name or ""))
     if name in _NATIVE:
         return ElementType(name, np.dtype(_NATIVE[name]), found)
@@ -65,6 +69,8 @@ def array_mismatch(array: Array, form: ElementType) -> str | None:
         if array.dtype.kind not in "biuf" or array.dtype.itemsize not in (1, 2, 4, 8) or not array.dtype.isnative:
             return f"holds {array.dtype.name}, which is no type of a kernel's elements"
         return None
+    import numpy as np
+
     patterns = np.dtype(f"uint{8 * form.kind.itemsize}")
     if array.dtype not in (form.kind, patterns):
         allowed = form.kind.name if form.kind == patterns else f"{form.kind.name} (or {patterns.name}, its patterns)"

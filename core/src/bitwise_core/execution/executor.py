@@ -308,7 +308,7 @@ class Executor:
             group.pc = control.target
         elif isinstance(control, ConditionalEnd):
             if not self.follows_data:
-                raise Unsupported("control depends on data", self._line(pc))
+                raise Unsupported("whether threads end here depends on data", self._line(pc))
             self._branch(Branch(len(self.program.steps), control.taken), control.taken, group, groups)
         elif isinstance(control, Exit | Return):
             if machine.condition is not None and not self.follows_data:

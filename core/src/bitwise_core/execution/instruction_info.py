@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from typing import TypeAlias
+from functools import wraps
+from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Register, Symbol, registers_of
 
@@ -196,3 +197,41 @@ def with_guard(info: InstructionInfo, instruction: Instruction) -> InstructionIn
     if instruction.guard is not None:
         info = info.extended(reads=info.writes | {instruction.guard.register})
     return info
+
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
+
+_MAXIMUM_TEXTS = 1 << 14
+"""How many results of one function of texts are cached."""
+
+
+def once_a_text(
+    function: Callable[[Instruction, InstructionInfo, *Arguments], Result],
+) -> Callable[[Instruction, InstructionInfo, *Arguments], Result]:
+    """Cache the results of a function of an instruction's opcode, operands, guard and info.
+
+    Instructions that share their text, also of several kernels, share one result if they share their info
+    (`OpcodeTable.recalled_info`).  The other arguments must be hashable.
+    """
+    cache: dict[tuple[object, ...], tuple[InstructionInfo, Instruction, Result]] = {}
+
+    @wraps(function)
+    def cached(instruction: Instruction, info: InstructionInfo, *arguments: *Arguments) -> Result:
+        key = (id(info), *arguments)
+        found = cache.get(key)
+        if found is not None and found[0] is info:
+            known = found[1]
+            if (
+                known.operands is instruction.operands
+                and known.opcode == instruction.opcode
+                and known.guard == instruction.guard
+            ):
+                return found[2]
+        if len(cache) >= _MAXIMUM_TEXTS:
+            cache.clear()
+        result = function(instruction, info, *arguments)
+        cache[key] = info, instruction, result
+        return result
+
+    return cached

@@ -6,7 +6,6 @@ import os
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -48,6 +47,8 @@ def buffer_at(address: int) -> int:
 
 def buffers_at(address: Array) -> Array:
     """Return the number of the buffer at each address (unsigned)."""
+    import numpy as np
+
     found: Array = address + np.uint64(BUFFER_REACH) >> np.uint64(POINTER_SHIFT)
     return found
 
@@ -63,6 +64,8 @@ _SCRATCH_BUFFERS = 64
 
 def is_like_address(numbers: Array, buffers: int) -> Array:
     """Return which unsigned numbers lie within the reach of a buffer of a launch with so many buffers."""
+    import numpy as np
+
     end = np.uint64((buffers + _SCRATCH_BUFFERS << POINTER_SHIFT) + BUFFER_REACH)
     found: Array = (numbers >= np.uint64(BUFFER_REACH)) & (numbers < end)
     return found
@@ -76,7 +79,11 @@ _WIDTHS = {
 
 def _exact_integer(value: Any) -> int:
     """Return an integer as it is given: neither a boolean nor a float nor text.  Raises ValueError."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+    if type(value) is int:
+        return value
+    import numpy as np
+
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ValueError(f"{value!r} is no integer")
     return int(value)
 
@@ -86,6 +93,10 @@ Integer = Annotated[int, BeforeValidator(_exact_integer)]
 
 def _plain_number(value: Any) -> Any:
     """Return a number or a boolean as it is given.  Raises ValueError."""
+    if type(value) in (bool, int, float):
+        return value
+    import numpy as np
+
     found = value.item() if isinstance(value, np.generic) else value
     if not isinstance(found, bool | int | float):
         raise ValueError(f"{value!r} is no number")
@@ -253,8 +264,10 @@ class Argument(ValidatedRecord):
 
 def _triple(value: Any) -> Any:
     """Return a shape with three extents.  Raises ValueError."""
-    if isinstance(value, int | np.integer):
-        value = [value]
+    if not isinstance(value, list | tuple):
+        import numpy as np
+
+        value = [value] if isinstance(value, int | np.integer) else value
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 3:
         raise ValueError(f"{value!r} is not a shape: give one to three integers, such as [64, 1, 1]")
     return tuple(value) + (1,) * (3 - len(value))

@@ -288,7 +288,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
     if isinstance(control, Exit | Return):
         return ConditionalEnd(predicate)
     if control is not None:
-        raise DataDependent("control depends on data", line)
+        raise DataDependent("whether this jump is executed depends on data", line)
     machine.registers = merged_values(machine, predicate, machine.registers, before)
     machine.parameters = merged_values(machine, predicate, machine.parameters, parameters)
     merge_local(machine, predicate, machine.local, local)

@@ -8,7 +8,7 @@ without the branch: either all threads of a block execute them, or none does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import is_, is_not
@@ -89,6 +89,17 @@ def _different(left: Mapping[str, Value], right: Mapping[str, Value]) -> list[st
     return [name for name in {**right, **left} if left.get(name) is not right.get(name)]
 
 
+class Possibilities(set[Any]):
+    """A set in `Machine.extra` of what may be so: after both sides it holds what either of them holds.
+
+    Each side changes a copy of its own.
+    """
+
+    def union(self, *others: Iterable[Any]) -> Possibilities:
+        """Return what is in this set or in any of the others."""
+        return Possibilities(super().union(*others))
+
+
 @dataclass(frozen=True, slots=True)
 class BlockSide:
     """The state of the blocks before a branch, or after one of its sides."""
@@ -111,7 +122,11 @@ class BlockSide:
     def begin(self, machine: Machine) -> None:
         """Set the machine to a copy of this state."""
         machine.shared, machine.races = self.shared.copy(), self.races.copy()
-        machine.epoch, machine.extra = self.epoch, dict(self.extra)
+        machine.epoch = self.epoch
+        machine.extra = {
+            key: Possibilities(value) if isinstance(value, Possibilities) else value
+            for key, value in self.extra.items()
+        }
 
     def end(self, machine: Machine) -> BlockSide:
         """Return the state after a side that began with this state; its stores are taken out of global memory."""
@@ -130,6 +145,10 @@ def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false
     join_stores(machine, chosen, if_true.stores, if_false.stores)
     left, right = if_true.extra, if_false.extra
     machine.extra = {key: value for key, value in left.items() if key in right and right[key] is value}
+    for key in left.keys() | right.keys():
+        sets = [each[key] for each in (left, right) if isinstance(each.get(key), Possibilities)]
+        if sets:
+            machine.extra[key] = Possibilities().union(*sets)
 
 
 def require_no_work_in_flight(machine: Machine) -> None:

@@ -16,8 +16,6 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
-import numpy as np
-
 from bitwise_core.execution.element_types import Array, ElementType, array_mismatch, element_type
 
 MAXIMUM_BYTES = 1 << 24
@@ -34,11 +32,6 @@ MAXIMUM_OFFSET = 1 << 39
 """No pointer points further from the start of its buffer, in bytes."""
 POINTER_TYPES = ("i64", "u64")
 """The types of elements that may be pointers."""
-
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +83,23 @@ class TensorContents:
     @property
     def patterns(self) -> Array:
         """The bytes as an array that cannot be written, shape (bytes,)."""
+        import numpy as np
+
         return np.frombuffer(self.data, dtype=np.uint8)
 
     @property
     def numbers(self) -> Array:
         """The elements as an array that cannot be written, in the type of `element_type`, on one axis."""
+        import numpy as np
+
         return np.frombuffer(self.data, dtype=element_type(self.dtype).kind)
 
     def placed(self, addresses: Mapping[str, int]) -> Array:
         """Return the bytes with the pointers to buffers that start at these addresses."""
         found = self.patterns
         if self.pointers:
+            import numpy as np
+
             words = found.copy().view(np.uint64)
             for each in self.pointers:
                 words[each.index] = addresses[each.buffer] + each.offset
@@ -109,6 +108,8 @@ class TensorContents:
 
     def fault_of(self, array: Array) -> str | None:
         """Return why an array is not these contents, as the end of a sentence; None if it is."""
+        import numpy as np
+
         if np.ascontiguousarray(array).tobytes() == self.data:
             return None
         return "is not what the launch gives for this buffer; omit it, or change the manifest"
@@ -119,6 +120,8 @@ class TensorContents:
             return self.file
         numbers = self.numbers
         if self.dtype == "bf16":
+            import numpy as np
+
             numbers = (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
         found: list[Any] = [number_form(each) for each in numbers.tolist()]
         for each in self.pointers:
@@ -141,12 +144,14 @@ def tensor_contents(values: Any, dtype: str | None, folder: Path | None) -> Tens
         if folder is None:
             raise ValueError(f"are named as the file {values}, but no manifest says in which folder; give an array")
         return TensorContents(_bytes_of_file(folder, values, form), dtype, values)
-    if isinstance(values, np.ndarray):
-        return TensorContents(_bytes_of_array(values, form), dtype)
     if isinstance(values, list | tuple):
         pointers = _pointers_of(values, dtype)
         numbers = [0 if isinstance(each, dict) else each for each in values]
         return TensorContents(_bytes_of_numbers(numbers, dtype), dtype, pointers=pointers)
+    import numpy as np
+
+    if isinstance(values, np.ndarray):
+        return TensorContents(_bytes_of_array(values, form), dtype)
     raise ValueError(f"are of the type {type(values).__name__}; give the name of a .npy file or a list of numbers")
 
 
@@ -187,11 +192,14 @@ def _bytes_of_file(folder: Path, name: str, form: ElementType) -> bytes:
 
 def _array_of(name: str, file: Any, size: int) -> Array:
     """Return the elements of a `.npy` file on one axis.  Nothing of the file is executed or believed unchecked."""
+    import numpy as np
+
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
         version = np.lib.format.read_magic(file)
-        if version not in _HEADERS:
+        if version not in headers:
             raise ValueError(f"version {version[0]}.{version[1]} of the format")
-        shape, column_by_column, kind = _HEADERS[version](file)
+        shape, column_by_column, kind = headers[version](file)
     except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as error:
         words = str(error).split("\n")[0]
         raise ValueError(f"are in {name}, which is no .npy file of plain numbers ({words}); use numpy.save") from None
@@ -237,6 +245,8 @@ def _pointers_of(values: Sequence[Any], dtype: str) -> tuple[Pointer, ...]:
 
 
 def _bytes_of_numbers(values: Sequence[Any], dtype: str) -> bytes:
+    import numpy as np
+
     if not values:
         raise ValueError("are an empty list; omit them")
     width = element_type(dtype).bytes

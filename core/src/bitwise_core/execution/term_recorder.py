@@ -30,7 +30,7 @@ class TooManyTerms(Exception):
 
 
 class HasLine(Protocol):
-    """An object that knows the current line of the text."""
+    """An object that has the current line of the text."""
 
     line: int
 

@@ -2,8 +2,8 @@
 
 No document orders an access of one lane before a later one of another lane without a barrier.  Where an architecture
 measured that the accesses of one warp to global memory take effect in the order of its machine instructions
-(`Arch.warp_order`), kernels of one warp that exchange elements by global memory, or load an element that another lane
-overwrites later, have a determined result.
+(`Arch.warp_order`), or a request assumes it (`assumptions.WARP_ORDER`), kernels of one warp that exchange elements by
+global memory, or load an element that another lane overwrites later, have a determined result.
 
 The launch is executed with each access ordered after all earlier ones of its warp.  The lanes must be together at each
 access: not under a condition on data, and not after a branch that may have split the warp.  Atomic operations,
@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import ANY_LANE
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.assumptions import ANY_LANE, ASSUMPTIONS, WARP_ORDER
 from bitwise_core.execution.concrete import PreparedLaunch, WorkLimitExceeded, checked_outputs, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -31,8 +33,27 @@ from bitwise_core.execution.races.undetermined import Cause, Kind
 from bitwise_core.execution.values.member_sets import MembersRepeat
 from bitwise_core.execution.values.symbolic_vector import Array
 
+SETTLED_BY_WARP_ORDER = f"--assume {WARP_ORDER} settles this race"
+_ASSUMED = f"{ASSUMPTIONS[WARP_ORDER]}, which is that of the text: assumed by --assume {WARP_ORDER}"
+
 MAXIMUM_WORK = 1 << 23
 """The largest number of steps of threads of a launch that is executed in program order."""
+
+
+def note_of_warp_order(arch: Arch, assume: frozenset[str]) -> str | None:
+    """Return the note of results that rest on the order of a warp's accesses, None where it does not hold."""
+    if ANY_LANE in assume:
+        return None
+    return _ASSUMED if WARP_ORDER in assume else arch.warp_order
+
+
+def may_be_ordered(
+    prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int], causes: Collection[Cause]
+) -> bool:
+    """Return whether `assumptions.WARP_ORDER`, which does not hold, would give a launch a determined result."""
+    if ANY_LANE in assume or note_of_warp_order(prepared.arch, assume) is not None:
+        return False
+    return outputs_by_warp_order(replace(prepared, used=set()), assume | {WARP_ORDER}, buffers, causes) is not None
 
 
 def outputs_by_warp_order(
@@ -42,8 +63,8 @@ def outputs_by_warp_order(
 
     `causes` left its result undetermined in an execution that orders lanes by barriers alone.
     """
-    arch = prepared.arch
-    if arch.warp_order is None or arch.keeps_order is None or prepared.text is None or ANY_LANE in assume:
+    arch, note = prepared.arch, note_of_warp_order(prepared.arch, assume)
+    if note is None or arch.keeps_order is None or prepared.text is None:
         return None
     if prepared.threads > arch.warp or prepared.blocks_interact or not any(each.kind is Kind.GLOBAL for each in causes):
         return None
@@ -54,7 +75,7 @@ def outputs_by_warp_order(
     pairs = frozenset(pair for buffer in memory.stores for pair in conflicts(memory, buffer))
     if not arch.keeps_order(prepared.module, prepared.text, prepared.kernel.name, pairs):
         return None
-    prepared.used.add(arch.warp_order)
+    prepared.used.add(note)
     return found
 
 

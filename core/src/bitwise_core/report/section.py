@@ -19,7 +19,8 @@ from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source, with_cross_architecture
 from bitwise_core.checker.sum_orders import numbered_orders
 from bitwise_core.checker.sums_of_values import is_addition, summation
-from bitwise_core.checker.verdicts import COMMON_NOTES, Divergence
+from bitwise_core.checker.verdicts import Divergence
+from bitwise_core.checker.wording import COMMON_NOTES
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import CONDITIONS, conditions_of
 from bitwise_core.execution.concrete import PreparedLaunch

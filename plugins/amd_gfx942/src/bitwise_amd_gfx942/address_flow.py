@@ -15,6 +15,7 @@ from bitwise_amd_gfx942.address_moves import OF_LANES, addresses_in, results_of,
 from bitwise_amd_gfx942.address_state import (
     HIGH,
     LOW,
+    MASKS,
     PRIVATE,
     AddressState,
     changed_lanes,
@@ -27,9 +28,10 @@ from bitwise_amd_gfx942.address_state import (
 from bitwise_amd_gfx942.control_flow import successors
 from bitwise_amd_gfx942.lane_sets import ALL
 from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_amd_gfx942.registers import lane_mask_key
 from bitwise_core.assembly.module import Instruction, Kernel, once_a_kernel, registers_of
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
-from bitwise_core.execution.instruction_info import InstructionInfo
+from bitwise_core.execution.instruction_info import InstructionInfo, once_a_text
 
 _OF_CODE = frozenset({"s_getpc_b64", "s_swappc_b64"})
 """Instructions that return an address of the program."""
@@ -37,6 +39,8 @@ WITHOUT_READS = frozenset({"s_waitcnt", "s_nop", "s_barrier", "s_endpgm", "s_set
 """Instructions that read no register."""
 _TWO_RESULTS = ("_co_u32", "v_mad_u64_u32", "v_mad_i64_i32")
 """The ends of mnemonics whose instructions write a result and a carry, and none of the two in part."""
+_OF_MASKS = ("s_mov_b64", "_saveexec_b64", *MASKS)
+"""The ends of mnemonics whose instructions may leave a mask of known lanes in a pair of scalar registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,47 @@ def _kernarg_register(kernel: Kernel) -> int:
     return number
 
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What the flow needs to know of the text of an instruction.
+
+    `acts`: it may change the state whatever registers hold.  Another one changes it only where it reads or writes one
+    of `registers` that holds a word of an address, or writes a pair of scalar registers that holds a known mask, of
+    `pairs`.  `reads` are the registers of which it reads active lanes, `every_lane` says that it may read lanes
+    outside of these, and `partly` that it may keep some bits or lanes of a vector register that it writes.
+    """
+
+    name: str
+    acts: bool
+    registers: frozenset[str]
+    pairs: frozenset[str]
+    reads: frozenset[str]
+    every_lane: bool
+    partly: bool
+
+
+@once_a_text
+def _text_of(instruction: Instruction, info: InstructionInfo) -> _Text:
+    name = form(instruction.opcode).name
+    if name in WITHOUT_READS:
+        return _Text(name, False, frozenset(), frozenset(), frozenset(), False, False)
+    reads = _read_registers(name, instruction, info)
+    acts = (
+        name in OF_LANES or name in _OF_CODE or name.endswith(_OF_MASKS) or name.startswith("scratch_")
+        or not info.writes.isdisjoint(("exec_lo", "exec_hi"))
+    )  # fmt: skip
+    pairs = {lane_mask_key(each) for each in info.writes if not has_lanes(each)}
+    return _Text(
+        name,
+        acts,
+        reads | info.writes,
+        frozenset(each for each in pairs if each is not None),
+        reads,
+        _reads_every_lane(instruction),
+        not _replaces(name, info),
+    )
+
+
 class _Flow:
     """The flow of words of addresses through the registers of a kernel.
 
@@ -85,6 +130,7 @@ class _Flow:
         following: Sequence[tuple[int, ...]],
     ) -> None:
         self.kernel, self.infos, self.first, self.following = kernel, infos, first, following
+        self.texts = list(map(_text_of, kernel.instructions, infos))
         self.starts = _starts(following)
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self.results: dict[frozenset[tuple[int, int, int]], Mapping[int, frozenset[str]]] = {}
@@ -93,6 +139,7 @@ class _Flow:
     def _begin(self) -> None:
         self.words: frozenset[tuple[int, int, int]] = frozenset()
         self.loaded: dict[int, list[tuple[int, int]]] = {}
+        self.places_of_loads: set[int] = set()
         self.found: dict[int, frozenset[str]] = {}
         self.entries: dict[int, AddressState] = {0: self.first.copy()}
         self._run({0})
@@ -105,6 +152,7 @@ class _Flow:
             changed = set()
             for key, number, kind in words - self.words:
                 self.loaded.setdefault(key, []).append((number, kind))
+                self.places_of_loads.add(self.places[key])
                 changed.add(self.starts[bisect_right(self.starts, self.places[key]) - 1])
             self.words = words
             self._run(changed & self.entries.keys())
@@ -119,28 +167,40 @@ class _Flow:
             index = heappop(work)
             waiting.discard(index)
             state = self.entries[index].copy()
-            self._execute(index, state)
-            while self.following[index] == (index + 1,) and index + 1 not in starts:
-                index += 1
-                self._execute(index, state)
-            for each in self.following[index]:
+            end = index + 1
+            while self.following[end - 1] == (end,) and end not in starts:
+                end += 1
+            self._execute_run(index, end, state)
+            for each in self.following[end - 1]:
                 if each < len(self.following) and _enter(self.entries, each, state) and each not in waiting:
                     heappush(work, each)
                     waiting.add(each)
 
-    def _execute(self, index: int, state: AddressState) -> None:
+    def _execute_run(self, first: int, end: int, state: AddressState) -> None:
+        """Execute a run of instructions, of which most have nothing to do with what is known."""
+        texts, loaded, held = self.texts, self.places_of_loads, state.words.keys()
+        lanes, pairs = state.names_of_parts(), state.pairs_of_masks()
+        for index in range(first, end):
+            text = texts[index]
+            if (
+                text.acts
+                or not held.isdisjoint(text.registers)
+                or index in loaded
+                or not lanes.isdisjoint(text.registers)
+                or not pairs.isdisjoint(text.pairs)
+            ):
+                self._execute(index, text, state)
+                held, lanes, pairs = state.words.keys(), state.names_of_parts(), state.pairs_of_masks()
+
+    def _execute(self, index: int, text: _Text, state: AddressState) -> None:
         """Add the registers that an instruction reads as numbers, and change the state by what it writes."""
-        instruction, info = self.kernel.instructions[index], self.infos[index]
-        name = form(instruction.opcode).name
-        if name in WITHOUT_READS:
-            return
+        instruction, info, name = self.kernel.instructions[index], self.infos[index], text.name
         mask = written_mask(index, name, instruction, state)
         lanes = state.lanes
-        state.reads_every_lane = _reads_every_lane(instruction)
+        state.reads_every_lane = text.every_lane
         if not info.writes.isdisjoint(("exec_lo", "exec_hi")):
             lanes = changed_lanes(index, name, instruction, state)
-        read = _read_registers(name, instruction, info)
-        held = frozenset(each for each in read if state.kind_with_parts(each))
+        held = frozenset(each for each in text.reads if state.kind_with_parts(each))
         results: dict[str, int] | None = {}
         if held or name in OF_LANES or name.startswith("scratch_load_"):
             results = results_of(name, instruction, state)
@@ -155,13 +215,12 @@ class _Flow:
                 results[names[number]] = results.get(names[number], 0) | kind
         if name in _OF_CODE:
             results.update(zip(names_of(instruction.operands[0]), (LOW, HIGH), strict=False))
-        partly = not _replaces(name, info)
         for each in info.writes | results.keys():
-            kept = each == PRIVATE or (partly and is_vector(each))
+            kept = each == PRIVATE or (text.partly and is_vector(each))
             state.write(each, results.get(each, 0), partly=kept)
             if not has_lanes(each):
                 forget_mask(state, each)
-            elif each in info.writes and not partly and state.lanes == ALL:
+            elif each in info.writes and not text.partly and state.lanes == ALL:
                 for part in state.parts_of(each):
                     state.forget(part)
         if mask is not None:

@@ -44,6 +44,15 @@ class AddressState:
         """Return the known parts of a register or of private memory, such as lanes that were written alone."""
         return [each for each in self.parts if each.startswith(f"{name} ")] if self.parts else []
 
+    def names_of_parts(self) -> frozenset[str]:
+        """Return the registers of which parts are known."""
+        return frozenset([each.partition(" ")[0] for each in self.parts]) if self.parts else _NO_NAMES
+
+    def pairs_of_masks(self) -> frozenset[str]:
+        """Return the keys of the pairs of scalar registers that hold known lanes."""
+        found = map(lane_mask_key, self.masks) if self.masks else ()
+        return frozenset([each for each in found if each is not None])
+
     def forget(self, name: str) -> None:
         """A register, or a part of one, holds no word of an address any more."""
         self.words.pop(name, None)
@@ -127,6 +136,7 @@ class AddressState:
 
 
 _NOTHING: _Entries = {}
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 def _are_of_all_lanes(entries: _Entries) -> bool:
@@ -200,7 +210,7 @@ def written_mask(index: int, name: str, instruction: Instruction, state: Address
         lanes = state.lanes
     elif name == "s_mov_b64":
         lanes = _lanes_of(instruction.operands[1], state)
-    elif name in _MASKS and len(instruction.operands) == 3:
+    elif name in MASKS and len(instruction.operands) == 3:
         step = ("part", index)
         state.forget_lanes(step, ("rest", index))
         one, other = (_lanes_of(each, state) for each in instruction.operands[1:])
@@ -208,7 +218,7 @@ def written_mask(index: int, name: str, instruction: Instruction, state: Address
     return None if lanes is None else (target[0], lanes)
 
 
-_MASKS = frozenset({"s_xor_b64", "s_and_b64", "s_or_b64", "s_andn2_b64"})
+MASKS = frozenset({"s_xor_b64", "s_and_b64", "s_or_b64", "s_andn2_b64"})
 
 
 def _lanes_of(operand: Operand, state: AddressState) -> Lanes | None:

@@ -5,10 +5,17 @@ With b the bits of x, the sequence computes
     carrying = b + bfe(b, 16, 1) + 0x7fff
     result = (x is a number ? carrying : 0x7fff << 16) >> 16
 
-The bit may be taken from the high half of x instead.  The sum carries into the high half exactly where rounding to
+The bit may be taken from the high half of x instead, and x may be read from several copies of one register, such as of
+an accumulator that no other instruction reads.  The sum carries into the high half exactly where rounding to
 nearest even rounds up, and the pattern after the largest number is that of infinity; a NaN becomes 0x7fff.  So the low
 half of the result is x rounded to bf16, and its high half is zero: `bf16_rounded_by_integers_with_selected_nan` of the
 rules, whose proof this uses.
+
+Where the number is used as fp32 again, a mask replaces the two shifts that undo each other,
+
+    result = x is a number ? carrying & 0xffff0000 : 0x7fff << 16
+
+so that x rounded to bf16 is the high half of the result, and its low half is zero.
 """
 
 from __future__ import annotations
@@ -32,7 +39,14 @@ from bitwise_core.numerics import operation
 ROUNDING_AND_NAN = 0x7FFF
 """What is added to round, and the result for a NaN."""
 
+NAN_OF_FP32 = ROUNDING_AND_NAN << 16
+"""The result for a NaN in the high half."""
+
+HIGH_HALF = 0xFFFF0000
+"""The mask of the half that the sum rounds."""
+
 _SUM, _BIT, _SHIFT = "v_add3_u32", "v_bfe_u32", ("v_lshrrev_b32_e32", "v_lshrrev_b32_e64")
+_AND = ("v_and_b32_e32", "v_and_b32_e64")
 _NUMBER, _NAN = ("v_cmp_o_f32_e32", "v_cmp_o_f32_e64"), ("v_cmp_u_f32_e32", "v_cmp_u_f32_e64")
 _HALVES = "v_and_b32_sdwa.dst_sel:DWORD.dst_unused:UNUSED_PAD"
 _BIT_OF_HALF = {f"{_HALVES}.src0_sel:WORD_1.src1_sel:DWORD": 0, f"{_HALVES}.src0_sel:DWORD.src1_sel:WORD_1": 1}
@@ -45,10 +59,14 @@ _SELECT_HIGH_FALSE = f"{_SELECT_HIGH}.src0_sel:WORD_1.src1_sel:DWORD"
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """An instruction with the definitions of its sources; None for a source that is no register."""
+    """An instruction with the definitions of its sources; None for a source that is no register.
+
+    `origins` are the definitions of which these are copies, or these themselves.
+    """
 
     instruction: Instruction
     sources: tuple[Definition | None, ...]
+    origins: tuple[Definition | None, ...]
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -62,20 +80,27 @@ def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int,
         return
     run: dict[int, _Read] = {}
     latest: dict[str, int] = {}
+    copied: dict[Definition | None, Definition] = {}
     for index in range(first, end):
         instruction = instructions[index]
         if instruction.opcode in _READ:
-            run[index] = _Read(instruction, tuple(_definition(each, latest) for each in instruction.operands[1:]))
+            sources = tuple([_definition(each, latest) for each in instruction.operands[1:]])
+            run[index] = _Read(instruction, sources, tuple([copied.get(each, each) for each in sources]))
             found = _rounding(run, index)
             if found is not None:
                 members = frozenset(id(instructions[each]) for each in found.members)
                 yield replace(found, compute=_unless_addresses(found.compute, members))
+        if instruction.opcode in _MOVES and all(_is_vector(each) for each in instruction.operands):
+            result, source = (_definition(each, latest) for each in instruction.operands)
+            if result is not None and source is not None:
+                copied[result[0], index] = copied.get(source, source)
         for name in infos[index].writes:
             latest[storage(name)] = index
 
 
 _SELECTS = (*_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE)
-_READ = frozenset((_SUM, _BIT, *_BIT_OF_HALF, *_SHIFT, *_NUMBER, *_NAN, *_SELECTS))
+_MOVES = ("v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32", "v_mov_b32_e32", "v_mov_b32_e64")
+_READ = frozenset((_SUM, _BIT, *_BIT_OF_HALF, *_SHIFT, *_AND, *_NUMBER, *_NAN, *_SELECTS))
 
 
 def _definition(operand: Operand, latest: dict[str, int]) -> Definition | None:
@@ -86,6 +111,10 @@ def _definition(operand: Operand, latest: dict[str, int]) -> Definition | None:
         return None
     (key,) = keys
     return key, latest.get(key, -1)
+
+
+def _is_vector(operand: Operand) -> bool:
+    return isinstance(operand, Register) and operand.name[0] in "va" and operand.name[1:].isdigit()
 
 
 def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
@@ -100,14 +129,19 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
     # v_cndmask takes its second source where the bit of the mask is set.
     is_number = run[test].instruction.opcode in _NUMBER
     rounded, nan = (1, 0) if is_number else (0, 1)
-    members = {root, test}
-    if opcode in _SELECT:
-        shift = _made(run, select.sources[rounded], _SHIFT)
-        if shift is None or not _is_number(run[shift].operands[0], 16):
-            return None
+    members, masks, of_nan = {root, test}, list[_Constant](), ROUNDING_AND_NAN
+    shift = _made(run, select.sources[rounded], _SHIFT) if opcode in _SELECT else None
+    mask = _made(run, select.sources[rounded], _AND) if opcode in _SELECT else None
+    if shift is not None and _is_number(run[shift].operands[0], 16):
         members.add(shift)
         carrying = run[shift].sources[1]
-    elif (opcode == _SELECT_HIGH_TRUE) == is_number:
+    elif mask is not None and len(run[mask].sources) == 2:
+        of_sum = _made(run, run[mask].sources[0], (_SUM,)) is not None
+        carrying = run[mask].sources[0 if of_sum else 1]
+        other = 1 if of_sum else 0
+        members.add(mask)
+        masks, of_nan = [_Constant(run[mask].operands[other], run[mask].sources[other], HIGH_HALF)], NAN_OF_FP32
+    elif opcode not in _SELECT and (opcode == _SELECT_HIGH_TRUE) == is_number:
         carrying = select.sources[rounded]
     else:
         return None
@@ -119,20 +153,24 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
         taken = None if bit is None else _bit_of(run[bit])
         if bit is None or taken is None:
             continue
-        x, masks = taken
+        x, of_bit = taken
         others = [each for each in range(3) if each != place]
-        halves = [each for each in others if run[add].sources[each] != x]
-        if len(halves) != 1 or run[test].sources != (x, x):
+        origin = run[bit].origins[run[bit].sources.index(x)]
+        halves = [each for each in others if run[add].origins[each] != origin]
+        if len(halves) != 1 or run[test].origins != (origin, origin):
             continue
+        read = (x, *(run[add].sources[each] for each in others if each not in halves), *run[test].sources)
+        copies = tuple(dict.fromkeys(each for each in read if each is not None))
         constants = [
             _Constant(run[add].operands[halves[0]], run[add].sources[halves[0]], ROUNDING_AND_NAN),
-            _Constant(select.operands[nan], select.sources[nan], ROUNDING_AND_NAN),
+            _Constant(select.operands[nan], select.sources[nan], of_nan),
+            *of_bit,
             *masks,
         ]
         if all(each.given is not None or _is_number(each.operand, each.wanted) for each in constants):
             held = [(each.given, each.wanted) for each in constants if each.given is not None]
-            inputs = (x, *(given for given, _ in held))
-            compute = _rounded_with(tuple(wanted for _, wanted in held))
+            inputs = (*copies, *(given for given, _ in held))
+            compute = _rounded_with(len(copies), tuple(wanted for _, wanted in held), mask is not None)
             return KnownSequence(tuple(sorted({*members, add, bit})), inputs, compute)
     return None
 
@@ -180,15 +218,21 @@ def _unless_addresses(
     return unless
 
 
-def _rounded_with(wanted: tuple[int, ...]) -> Callable[[Machine, Sequence[Value]], Value | None]:
-    """Return the conversion of a first value where the others are these numbers, which returns None elsewhere."""
+def _rounded_with(
+    copies: int, wanted: tuple[int, ...], is_high: bool
+) -> Callable[[Machine, Sequence[Value]], Value | None]:
+    """Return the conversion of a value where the numbers after its copies are these; it returns None elsewhere.
+
+    `is_high`: the rounded number is the high half of the result, else the low one.
+    """
 
     def rounded(machine: Machine, values: Sequence[Value]) -> Value | None:
-        x, *constants = values
+        x, constants = values[0], values[copies:]
         for each, number in zip(constants, wanted, strict=True):
             if not isinstance(each, np.ndarray) or each.size != 1 or int(each.flat[0]) != number:
                 return None
         half = machine.domain.floating(operation("convert.rn.bf16.fp32"), [x])
-        return concat([half, np.zeros((1, 1), dtype=np.uint16)])
+        zero = np.zeros((1, 1), dtype=np.uint16)
+        return concat([zero, half] if is_high else [half, zero])
 
     return rounded

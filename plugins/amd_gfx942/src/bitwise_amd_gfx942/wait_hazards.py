@@ -12,7 +12,7 @@ function is entered or returns.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ from bitwise_amd_gfx942.control_flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
-from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo, once_a_text
 
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d{1,4})\)")
 _SHARED_WRITE, _SHARED_READ = "writes of shared memory", "reads of shared memory"
@@ -126,20 +126,9 @@ class _InstructionEffects:
         """Whether it has an effect also where no access to what it touches is pending."""
 
 
-_EFFECTS: dict[int, tuple[InstructionInfo, Hashable, _InstructionEffects]] = {}
-"""The effects of the most recent instructions, by the identity of their info."""
-
-_MAXIMUM_EFFECTS = 1 << 14
-
-
+@once_a_text
 def _effects_of(instruction: Instruction, info: InstructionInfo) -> _InstructionEffects:
-    found = _EFFECTS.get(id(info))
-    key = instruction.opcode, instruction.operands
-    if found is None or found[0] is not info or found[1] != key:
-        if len(_EFFECTS) >= _MAXIMUM_EFFECTS:
-            _EFFECTS.clear()
-        found = _EFFECTS[id(info)] = info, key, _InstructionEffects(instruction, info)
-    return found[2]
+    return _InstructionEffects(instruction, info)
 
 
 def hazards_by_line(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -87,40 +88,64 @@ def _propagate(edges: list[tuple[frozenset[str], frozenset[str]]], found: set[st
 
 
 @once_a_kernel
-def _known_registers(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the registers that the assembler certainly evaluates, and those whose numbers it cannot know."""
+def _definitions(
+    kernel: Kernel, opcodes: OpcodeTable
+) -> tuple[Mapping[str, list[Instruction]], Mapping[str, set[str]]]:
+    """Return the instructions that write each register, and the registers that are computed from each."""
     definitions: dict[str, list[Instruction]] = {}
+    readers: dict[str, set[str]] = {}
     for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
         for name in info.writes:
             definitions.setdefault(name, []).append(instruction)
+        for each in registers_of(*instruction.operands[1:]) if info.writes else ():
+            readers.setdefault(each, set()).update(info.writes)
+    return definitions, readers
+
+
+@once_a_kernel
+def _literal_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
+    """Return the registers that the assembler certainly evaluates."""
+    definitions, readers = _definitions(kernel, opcodes)
+    once = {name: each[0] for name, each in definitions.items() if len(each) == 1 and _may_be_folded(each[0])}
     literal: set[str] = set()
+    pending = list(once)
+    while pending:
+        name = pending.pop()
+        if name not in literal and _reads_literals(once[name], literal):
+            literal.add(name)
+            pending += readers.get(name, frozenset()) & once.keys()
+    return frozenset(literal)
+
+
+@once_a_kernel
+def _run_time_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
+    """Return the registers whose numbers the assembler cannot know."""
+    definitions, readers = _definitions(kernel, opcodes)
+    literal = _literal_registers(kernel, opcodes)
     run_time = set(definitions)  # as far as nothing speaks against it: a register may be computed from itself
-    changed = True
-    while changed:
-        before = len(literal)
-        for name, each in definitions.items():
-            if len(each) == 1 and name not in literal and _is_folded(each[0], literal):
-                literal.add(name)
-        changed = len(literal) != before
-    changed = True
-    while changed:
-        before = len(run_time)
-        for name, written in definitions.items():
-            if name in run_time and not all(_is_unknown(each, kernel, run_time, literal) for each in written):
-                run_time.discard(name)
-        changed = len(run_time) != before
-    return frozenset(literal), frozenset(run_time)
+    pending = list(definitions)
+    while pending:
+        name = pending.pop()
+        if name in run_time and not all(_is_unknown(each, kernel, run_time, literal) for each in definitions[name]):
+            run_time.discard(name)
+            pending += readers.get(name, frozenset()) & run_time
+    return frozenset(run_time)
 
 
-def _is_folded(instruction: Instruction, literal: set[str]) -> bool:
-    sources = instruction.operands[1:]
-    plain = all(
-        isinstance(each, Immediate) or (isinstance(each, Register) and each.name in literal) for each in sources
+def _may_be_folded(instruction: Instruction) -> bool:
+    """Return whether ptxas evaluates an instruction if all that it reads are literals."""
+    return instruction.guard is None and _FOLDED.fullmatch(instruction.opcode) is not None
+
+
+def _reads_literals(instruction: Instruction, literal: set[str]) -> bool:
+    """Return whether all that an instruction reads are literals, in its text or in registers."""
+    return all(
+        isinstance(each, Immediate) or (isinstance(each, Register) and each.name in literal)
+        for each in instruction.operands[1:]
     )
-    return plain and instruction.guard is None and _FOLDED.fullmatch(instruction.opcode) is not None
 
 
-def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str], literal: set[str]) -> bool:
+def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str], literal: frozenset[str]) -> bool:
     """Return whether an instruction loads its result, or moves, adds or multiplies what is loaded."""
     base, *parts = instruction.opcode.split(".")
     if base in ("ld", "ldu"):
@@ -147,7 +172,7 @@ def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable
         return True
     if not isinstance(operand, Register):
         return False
-    if operand.name in _known_registers(kernel, opcodes)[0]:
+    if operand.name in _literal_registers(kernel, opcodes):
         return True
     run_time, unclear = _classified_registers(kernel, opcodes)
     return None if operand.name in unclear or operand.name not in run_time else False
@@ -155,7 +180,7 @@ def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable
 
 def may_be_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool:
     """Return whether the assembler may know the number of an operand that is computed from others than literals."""
-    return not (isinstance(operand, Register) and operand.name in _known_registers(kernel, opcodes)[1])
+    return not (isinstance(operand, Register) and operand.name in _run_time_registers(kernel, opcodes))
 
 
 _MAY_BE_GUARDED = frozenset({"bra", "ld", "ldu", "st", "red", "atom", "cp", "mbarrier", "prefetch", "fence"})

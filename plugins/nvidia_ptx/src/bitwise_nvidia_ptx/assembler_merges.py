@@ -43,6 +43,7 @@ from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_extrema import extremum_of
 from bitwise_nvidia_ptx.assembler_ranges import compared_by_range
 from bitwise_nvidia_ptx.assembler_sources import ONES, WIDTHS, Sources, bits_of
+from bitwise_nvidia_ptx.eight_bit_pairs import joined_conversions
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
@@ -63,7 +64,6 @@ _UPPER_HALF = re.compile(r"(mul|mad)\.hi\.[us]16")
 _OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp?|ex2|tanh)\.([\w.]*\.)?b?f16")
 _ROUNDED_FUNCTION = re.compile(r"(sqrt|rcp|div)\.r[nzmp]\.(ftz\.)?f32")
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
-_TO_EIGHTWIDTHS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
 _LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
 """A load whose number no assembler knows."""
 _OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
@@ -93,7 +93,8 @@ class _Merge:
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
     a NaN of this format differs, of the operand, or of any one.  `equal`: lanes in which two operands have one value.
     `unknown`: only lanes in which one of these operands is no known number.  `opens`: a NaN of fp32 may be the
-    canonical one; a number differs only where there is an `operand` that decides.
+    canonical one; a number differs only where there is an `operand` that decides.  `refused`: the machine code may read
+    its result before it is computed.
     """
 
     what: str
@@ -104,6 +105,7 @@ class _Merge:
     equal: tuple[Operand, ...] = ()
     unknown: tuple[Operand, ...] = ()
     opens: bool = False
+    refused: bool = False
 
 
 @once_a_kernel
@@ -122,7 +124,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
     _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
-    _TO_EIGHTWIDTHS, _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
+    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
 )  # fmt: skip
 
 
@@ -195,8 +197,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("a comparison with one whose result is a number")
     if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: each.endswith("x2")):
         return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
-    if _TO_EIGHTWIDTHS.fullmatch(opcode):
-        return _of_eight_bits(operands, sources)
+    if id(instruction) in joined_conversions(sources.kernel, sources.opcodes):
+        return _Merge("a conversion to eight bits with a pair behind what reads its result", refused=True)
     if _SIGN_EXTENDING.fullmatch(opcode) or (
         _OF_UNSIGNED_HALVES.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each == "abs.s16")
     ):
@@ -295,25 +297,15 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: S
     """A bit field that ends behind the register, or a field of a field."""
     numbers = [each.value for each in operands[-2:] if isinstance(each, Immediate)]
     inside = len(numbers) == 2 and sum(numbers) <= bits
-    known = all(sources.may_be(each, lambda number: True) for each in operands[-2:])
+    known = not inside and all(sources.may_be(each, lambda number: True) for each in operands[-2:])
     nested = base == "bfe" and _of_kind(operands[:1], sources, lambda each: each.startswith("bfe."))
-    if nested or (known and not inside):
+    if nested or known:
         unknown = tuple(operands[:2] if base == "bfi" else operands[:1])
         # Behind the register, the bits of a number that the assembler does not know depend on what it knows of it.
         evaluated = all(is_assembler_constant(each, sources.kernel, sources.opcodes) for each in unknown)
         what = "a bit field with the operation whose result it takes"
         behind = len(numbers) == 2 and not inside
         return _Merge(what, bits=bits, unknown=unknown if evaluated or not behind else ())
-    return None
-
-
-def _of_eight_bits(operands: Sequence[Operand], sources: Sources) -> _Merge | None:
-    """A conversion to a pair of fp8 of a register that several such conversions take."""
-    for name in {each.name for each in operands if isinstance(each, Register)}:
-        uses = set(sources.flow.uses.get(name, ()))
-        conversions = [each for each in uses if _TO_EIGHTWIDTHS.fullmatch(sources.kernel.instructions[each].opcode)]
-        if len(conversions) > 1 or operands.count(Register(name)) > 1:
-            return _Merge("a conversion to eight bits with another one of its operand")
     return None
 
 
@@ -513,6 +505,8 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
         domain = machine.domain.name
         if domain == "addresses":
             return step(machine)
+        if merge.refused and domain != "bits":
+            raise Unsupported(reason, instruction.line)
         lanes = (
             np.zeros((1, 1), dtype=bool)
             if merge.opens and merge.operand is None

@@ -24,7 +24,7 @@ STRING = r'"(?:[^"\\\n]++|\\.)*+"'
 
 
 class ParseError(Exception):
-    """Text that is not valid or supported PTX.  The caller that knows the line converts it into an `AssemblyError`."""
+    """Text that is not valid or supported PTX.  The caller that has the line converts it into an `AssemblyError`."""
 
 
 def snippet(text: str) -> str:

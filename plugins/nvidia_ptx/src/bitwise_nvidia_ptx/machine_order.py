@@ -50,7 +50,7 @@ class _Code:
     following: Sequence[Collection[int]]
     of_line: Mapping[int, Collection[int]]
     after_line: dict[int, set[int]] = field(default_factory=dict)
-    """The instructions that may be executed after those of a line, of the lines for which they were asked."""
+    """The instructions that may be executed after those of a line, of the lines that were looked up."""
 
     def reached(self, line: int) -> set[int]:
         """Return the instructions that may be executed after one of a line."""

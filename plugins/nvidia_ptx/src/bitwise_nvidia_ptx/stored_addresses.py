@@ -32,6 +32,7 @@ from bitwise_core.execution.launch import is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.opcode_steps import step_with_registers
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
+from bitwise_core.execution.sides import Possibilities
 from bitwise_core.execution.values.symbolic_vector import Array, width
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.address_numbers import (
@@ -45,12 +46,11 @@ from bitwise_nvidia_ptx.address_numbers import (
 from bitwise_nvidia_ptx.special_registers import RANK_SHIFT
 
 _PLACES = "places of stored addresses"
-"""The 4-byte words of memory that may hold a part of an address: a set of numbers in `Machine.extra`."""
+"""The bytes of memory that may hold a part of an address: a set of numbers in `Machine.extra`."""
 _READ_ELSEWHERE = (
     "shared memory that may hold the address of a buffer, which the launch does not give, is read by another "
     "instruction than a load"
 )
-_BYTES = WORD // 8
 _IN_BLOCK = np.uint64((1 << RANK_SHIFT) - 1)
 """The bits of a shared address without the rank of its block: another block may have stored there."""
 _ROW = 16
@@ -117,7 +117,7 @@ def keeping_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
             for name in registers_in(instruction.operands[0]) if held else ():
                 _forget(machine, name, instruction.line)
             return control
-        words: set[str] = machine.extra.setdefault(_WORDS, set())
+        words: set[str] = machine.extra.setdefault(_WORDS, Possibilities())
         held = not words.isdisjoint(joined or ())
         found = _loaded_words(machine, instruction) if joined is None else registers_in(instruction.operands[0])
         control = step(machine)
@@ -183,7 +183,7 @@ def _note_places(machine: Machine, instruction: Instruction, stored: frozenset[s
     if where is None:
         return
     size = int(instruction.opcode[-2:]) // 8
-    places: set[int] = machine.extra.setdefault(_PLACES, set())
+    places: set[int] = machine.extra.setdefault(_PLACES, Possibilities())
     for number, item in enumerate(_items(instruction.operands[1])):
         if not isinstance(item, Register) or item.name not in stored:
             continue
@@ -194,22 +194,27 @@ def _note_places(machine: Machine, instruction: Instruction, stored: frozenset[s
                 continue
             lanes = active_lanes(machine.mask, where, known)
             lanes = lanes & is_like_address(known.astype(np.uint64), len(machine.buffers))
-        start = np.unique(active_values(where, lanes)) + np.uint64(number * size)
-        for byte in range(0, size, WORD // 8):
-            places.update(((start + np.uint64(byte)) // np.uint64(WORD // 8)).tolist())
+        places.update(_bytes_from(active_values(where, lanes) + np.uint64(number * size), size))
+
+
+def _bytes_from(starts: Array, size: int) -> list[int]:
+    """Return the numbers of `size` bytes from each of these addresses on."""
+    first = np.unique(starts)
+    found: list[int] = (first[:, None] + np.arange(size, dtype=np.uint64)).ravel().tolist()
+    return found
 
 
 def _drop_places(machine: Machine, instruction: Instruction) -> None:
-    """Note that a store of no address replaces what was at its places, where all blocks execute it."""
+    """Note that a store of no address replaces what was at its places, where all blocks execute it alike."""
     places: set[int] = machine.extra.get(_PLACES, set())
     where = _place(machine, instruction.operands[0]) if places else None
-    size = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8 * len(_items(instruction.operands[1]))
-    if where is None or len(where) > 1 or machine.condition is not None or machine.mask is not None or size % _BYTES:
+    if where is None or machine.condition is not None:
         return
-    start = np.unique(where)
-    start = start[start % np.uint64(_BYTES) == 0]
-    for byte in range(0, size, _BYTES):
-        places.difference_update(((start + np.uint64(byte)) // np.uint64(_BYTES)).tolist())
+    lanes = active_lanes(machine.mask, where)
+    if len(lanes) > 1:
+        return
+    size = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8 * len(_items(instruction.operands[1]))
+    places.difference_update(_bytes_from(active_values(where, lanes), size))
 
 
 def _meets_places(machine: Machine, operand: Operand, size: int) -> bool:
@@ -220,9 +225,8 @@ def _meets_places(machine: Machine, operand: Operand, size: int) -> bool:
     where = _place(machine, operand)
     if where is None:
         return True
-    start = np.unique(active_values(where, active_lanes(machine.mask, where)))
-    words = (start + np.uint64(byte) for byte in range(0, size, _BYTES))
-    return any(not places.isdisjoint((each // np.uint64(_BYTES)).tolist()) for each in words)
+    read = _bytes_from(active_values(where, active_lanes(machine.mask, where)), size)
+    return not places.isdisjoint(read)
 
 
 def _reads_shared_memory(instruction: Instruction) -> bool:
@@ -244,12 +248,12 @@ def _loaded_words(machine: Machine, instruction: Instruction) -> list[str]:
     items = [each.name for each in _items(instruction.operands[0]) if isinstance(each, Register)]
     if where is None:
         return items
-    start = np.unique(active_values(where, active_lanes(machine.mask, where)))
+    start = active_values(where, active_lanes(machine.mask, where))
     size = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8
     return [
         name
         for number, name in enumerate(items)
-        if not places.isdisjoint(((start + np.uint64(number * size)) // np.uint64(WORD // 8)).tolist())
+        if not places.isdisjoint(_bytes_from(start + np.uint64(number * size), size))
     ]
 
 

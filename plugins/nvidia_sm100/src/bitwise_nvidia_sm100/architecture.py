@@ -10,6 +10,7 @@ from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import Arch, BitSupport, ContractionAudit
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm100 import matrix_units, tcgen05
+from bitwise_nvidia_sm100.block_scaled_rows import BLOCK_SCALED_ROWS
 from bitwise_nvidia_sm100.pending_loads import first_early_use
 from bitwise_nvidia_sm100.work_stealing import OPCODE, TAKEN
 
@@ -77,7 +78,7 @@ def _audit(arch: Arch, module: Module, text: str, entry: str | None) -> Contract
 
 
 def _arch(name: str) -> Arch:
-    bits = BitSupport(matrix_units=matrix_units.ROWS, block_scaled_units=matrix_units.BLOCK_SCALED_ROWS)
+    bits = BitSupport(matrix_units=matrix_units.ROWS, block_scaled_units=BLOCK_SCALED_ROWS)
     same = dict.fromkeys(matrix_units.SAME_STEPS, matrix_units.SHARED)
     targets = (name, f"{name}a", f"{name}f")
     arch = nvidia_arch(name, targets, tcgen05.TABLE, bits, same, largest_cluster=16, measured_steps=False)

@@ -34,31 +34,41 @@ def _early_uses(kernel: Kernel, opcodes: OpcodeTable) -> dict[int, int]:
     infos = infos_of(kernel, opcodes)
     following = successors(kernel, infos)
     found: dict[int, int] = {}
+    waits = frozenset(
+        place
+        for place, each in enumerate(kernel.instructions)
+        if each.opcode.startswith("tcgen05.wait::ld.") and each.guard is None
+    )
     for index, instruction in enumerate(kernel.instructions):
         if not instruction.opcode.startswith("tcgen05.ld."):
             continue
         loaded = infos[index].writes
         work = dict.fromkeys(following[index], loaded)
         pending: dict[int, frozenset[str]] = {}
-        while work:
-            place, more = work.popitem()
-            before = pending.get(place)
-            if place == EXIT or (before is not None and more <= before):
-                continue
-            after = pending[place] = more if before is None else more | before
-            other, info = kernel.instructions[place], infos[place]
-            if other.opcode.startswith("tcgen05.wait::ld.") and other.guard is None:
-                continue
-            if Effect.CALL in info.effects or not loaded.isdisjoint(info.writes):
-                found[index] = other.line
-                break
-            if not after.isdisjoint(info.reads):
-                if not _moves_bits(other):
-                    found[index] = other.line
+        while work and index not in found:
+            place, after = work.popitem()
+            # One step after another up to a branch.
+            while place != EXIT:
+                before = pending.get(place)
+                if before is not None:
+                    if after <= before:
+                        break
+                    after = after | before
+                pending[place] = after
+                info = infos[place]
+                if place in waits:
                     break
-                after = after | info.writes
-            for each in following[place]:
-                work[each] = work.get(each, frozenset()) | after
+                if Effect.CALL in info.effects or not loaded.isdisjoint(info.writes):
+                    found[index] = kernel.instructions[place].line
+                    break
+                if not after.isdisjoint(info.reads):
+                    if not _moves_bits(kernel.instructions[place]):
+                        found[index] = kernel.instructions[place].line
+                        break
+                    after = after | info.writes
+                *others, place = following[place] or (EXIT,)
+                for each in others:
+                    work[each] = work.get(each, frozenset()) | after
     return found
 
 

@@ -253,7 +253,7 @@ def _accumulator(
     )
     active = None if accumulates is None else _in_active_threads(machine, accumulates)
     if active is None or (active != active[0]).any():
-        raise Unsupported("a matrix instruction's scale-d varies")
+        raise Unsupported("scale-d of a matrix instruction differs between threads or depends on data")
     if not active[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)

@@ -11,11 +11,11 @@ import numpy as np
 from bitwise_core.checker.analysis import MAXIMUM_LANES
 from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
-from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.determined_runs import may_wait, simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
+from bitwise_core.execution.finite_patterns import replace_non_finite
 from bitwise_core.execution.launch import offset_at
 from bitwise_core.execution.races.undetermined import Nondeterministic
 from bitwise_core.execution.simulation import SimulationResult, simulate, simulate_batch

@@ -23,7 +23,8 @@ from bitwise_core.checker.counterexamples.value_distributions import (
 from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.results import conflicting_tensors, given_digests
 from bitwise_core.checker.sources import Arches, Options, Source, arch_pair
-from bitwise_core.checker.verdicts import Comparison, Counterexample, Outcome, Verdict, counted, refuted
+from bitwise_core.checker.verdicts import Comparison, Counterexample, Outcome, Verdict, refuted
+from bitwise_core.checker.wording import counted
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch

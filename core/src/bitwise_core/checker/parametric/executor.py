@@ -12,6 +12,7 @@ from bitwise_core.checker.parametric.access_history import AccessHistory, set_co
 from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.induction_variables import LoopBody
 from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction, Repetition
+from bitwise_core.checker.parametric.loop_folds import NO_ITERATION
 from bitwise_core.checker.parametric.loop_shape import Loop, find_loops
 from bitwise_core.checker.parametric.loop_state import (
     INERT,
@@ -20,7 +21,7 @@ from bitwise_core.checker.parametric.loop_state import (
     merged_copies,
     merged_reads,
 )
-from bitwise_core.checker.parametric.loop_summary import NO_ITERATION, LoopSummary
+from bitwise_core.checker.parametric.loop_summary import LoopSummary
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.persistent_loops import (
     PersistentIteration,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bitwise_core import numerics
-from bitwise_core.checker.parametric.global_conflicts import LoadedElement, StoredElement
+from bitwise_core.checker.parametric.accessed_elements import LoadedElement, StoredElement
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.signature import Run
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for

@@ -11,14 +11,15 @@ include all on which the stored values depend, or the kernel is rejected.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.accessed_elements import LoadedElement, StoredElement
+from bitwise_core.checker.parametric.atom_bounds import AtomBounds, as_numbers
 from bitwise_core.checker.parametric.coordinates import EXTENT, STRIDES, TILE, Coordinate
 from bitwise_core.checker.parametric.integers import ParametricIntegers
 from bitwise_core.checker.parametric.polynomial import Monomial, Polynomial
@@ -34,44 +35,8 @@ NOT_DETERMINED = "the result is not proved to be determined"
 ONE_BLOCK_ALONG_OTHER_AXES = "a grid has one block along each axis that a kernel which updates a buffer does not use"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredElement:
-    """One element that each thread of a block stores to the buffer of a pointer parameter.
-
-    `bits` is its width, `threads` the threads that may store it, `value` the hash of its value in them, of shape
-    (2, rows, threads), and `element` that of address, condition and value.
-    """
-
-    pointer: int
-    address: Polynomial
-    bits: int
-    threads: Array
-    value: hashing.Words
-    element: hashing.Words
-    operation: str
-    line: int
-    conditions: tuple[Polynomial, ...] = ()
-    """Integers that are not negative where the element is stored."""
-    iterations: tuple[int, ...] = ()
-    """The atoms that number the iterations of the loops in which the element is stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedElement:
-    """One element that each thread of a block loads from the buffer of a pointer parameter."""
-
-    pointer: int
-    address: Polynomial
-    bits: int
-    threads: Array
-    line: int
-
-
 MAXIMUM_VALUES = 1 << 20
 """The largest number of values of an index that are enumerated."""
-
-MAXIMUM_CHANGE = 1 << 40
-"""The largest amount of a term with a negative factor in a sum that is proved to be nonnegative."""
 
 _PIECE = np.uint64(0x9E3779B97F4A7C15)
 """The factor by which the hashes of the pieces of one element differ."""
@@ -127,9 +92,8 @@ class _BufferCheck:
     ) -> None:
         self.integers, self.table, self.loads = integers, integers.table, loads
         self.coordinates = integers.coordinates
-        self._visited: set[tuple[str, int]] = set()
-        """The questions about atoms that are being answered."""
-        self.stores = [self._possible(each) for each in stores]
+        self.bounds = AtomBounds(integers)
+        self.stores = [self.bounds.possible(each) for each in stores]
         self.accesses: tuple[StoredElement | LoadedElement, ...] = (*self.stores, *loads)
         self.line = stores[-1].line
         self.notes: dict[str, None] = {}
@@ -266,7 +230,7 @@ class _BufferCheck:
             for coordinate in self.coordinates.created:
                 if coordinate.symbol in known and coordinate.symbol not in used:
                     used.add(coordinate.symbol)
-                    equations.append(_Equation(_as_numbers(coordinate.definition)))
+                    equations.append(_Equation(as_numbers(coordinate.definition)))
                     changed = True
                 if coordinate.symbol not in known and self._is_known(tuple(coordinate.definition.atoms()), known):
                     known.add(coordinate.symbol)
@@ -298,7 +262,7 @@ class _BufferCheck:
         if len(unknown) < 2 or any(len(monomial) != 1 for monomial in unknown) or self.loads:
             return set()
         atoms = [monomial[0] for monomial in unknown]
-        bounds = {number: [self._upper_bound(number, each) for each in self.stores] for number in atoms}
+        bounds = {number: [self.bounds.upper_bound(number, each) for each in self.stores] for number in atoms}
         free = [number for number in atoms if any(each is None for each in bounds[number])]
         extents = {each.symbol: each.extent for each in self.coordinates.created}
         steps = {number: terms[(number,)] * extents.get(number, 1) for number in free}
@@ -369,123 +333,14 @@ class _BufferCheck:
                 axes.update({each.symbol: axes[each.tile_index]} if each.tile_index in axes else {})
         return axes
 
-    def _possible(self, store: StoredElement) -> StoredElement:
-        """The store without the threads that never execute it, because a bound on a nonnegative integer is negative."""
-        store = replace(store, conditions=self._without_maxima(store.conditions))
-        inside = np.ones(store.threads.size, dtype=bool)
-        for number in set().union(*(self.coordinates.rewrite(each).atoms() for each in store.conditions)):
-            bound = self._upper_bound(number, store)
-            inside &= True if bound is None else bound >= 0
-        return replace(
-            store,
-            threads=store.threads[inside],
-            value=store.value[:, :, inside],
-            element=store.element[:, :, inside],
-        )
-
-    def _without_maxima(self, conditions: Sequence[Polynomial]) -> tuple[Polynomial, ...]:
-        """The conditions, and for an upper bound on a maximum of signed integers the same bound on each of them."""
-        found = list(conditions)
-        for each in found:
-            value = self.coordinates.rewrite(each)
-            monomial, coefficient = next(iter(value.terms.items()), ((), 0))
-            definition = self.table.atoms[monomial[0]].definition if len(monomial) == 1 else None
-            if len(value.terms) != 1 or definition is None or definition[:2] != ("operation", "max.s32"):
-                continue
-            factor = modular.signed(coefficient, value.bits)
-            operands = [self.integers.widened(operand, value.bits) for operand in definition[2]]
-            if isinstance(factor, int) and factor < 0:
-                rest = Polynomial(value.bits, {}, value.constant)
-                found.extend(P.add(rest, P.scale(operand, coefficient)) for operand in operands if operand is not None)
-        return tuple(found)
-
     def _zeros(self) -> set[int]:
         """The coordinates that are 0 wherever an element is stored."""
         found = set()
         for each in self.coordinates.created:
-            bounds = [self._upper_bound(each.symbol, store) for store in self.stores]
+            bounds = [self.bounds.upper_bound(each.symbol, store) for store in self.stores]
             if not self.loads and all(bound is not None and (bound < each.extent).all() for bound in bounds):
                 found.add(each.symbol)
         return found
-
-    def _upper_bound(self, number: int, store: StoredElement) -> Array | None:
-        """The largest value of a nonnegative atom in each thread of a store, None where nothing bounds it."""
-        key = "bound", number
-        if key in self._visited:
-            return None
-        self._visited.add(key)
-        try:
-            return self._least_bound(number, store) if self._is_nonnegative(number, store) else None
-        finally:
-            self._visited.discard(key)
-
-    def _least_bound(self, number: int, store: StoredElement) -> Array | None:
-        """See `_upper_bound`: the least bound that conditions give, on the atom or on a sum of which it is a term."""
-        found: Array | None = None
-        for coordinate in self.coordinates.created:
-            factor = _as_numbers(coordinate.definition).get((number,), 0)
-            if factor <= 0 or not self._is_nonnegative_sum(coordinate.definition, store, without_bounds=True):
-                continue
-            limit = self._upper_bound(coordinate.symbol, store)
-            if limit is not None:
-                found = limit // factor if found is None else np.minimum(found, limit // factor)
-        for each in store.conditions:
-            value = self.coordinates.rewrite(each)
-            coefficient = value.terms.get((number,))
-            if not isinstance(coefficient, int) or len(value.terms) != 1:
-                continue
-            factor = int(modular.signed(coefficient, value.bits))
-            if factor >= 0:
-                continue
-            constant = np.atleast_2d(np.asarray(modular.signed(value.constant, value.bits), dtype=np.int64))[0]
-            constant = constant[store.threads] if constant.size > 1 else np.broadcast_to(constant, store.threads.size)
-            bound = constant // -factor
-            found = bound if found is None else np.minimum(found, bound)
-        return found
-
-    def _is_nonnegative(self, number: int, store: StoredElement) -> bool:
-        """Whether an atom is not negative where a store is executed, by its definition and the conditions."""
-        if number in self.table.nonnegative_atoms:
-            return True
-        key = "sign", number
-        if key in self._visited:
-            return False
-        self._visited.add(key)
-        try:
-            for each in self.coordinates.created:
-                if each.symbol == number:
-                    return self._is_nonnegative_sum(each.definition, store)
-            definition = self.table.atoms[number].definition
-            if definition is None or definition[0] != "operation":
-                return False
-            signs = (self._is_nonnegative_sum(each, store) for each in definition[2])
-            verb = definition[1].split(".")[0]
-            if verb == "rem":
-                return next(signs)
-            return any(signs) if verb == "and" else verb in ("div", "min") and all(signs)
-        finally:
-            self._visited.discard(key)
-
-    def _is_nonnegative_sum(self, value: Polynomial, store: StoredElement, without_bounds: bool = False) -> bool:
-        """Whether a sum is not negative where a store is executed.
-
-        Its terms are not negative, or, unless `without_bounds`, those with negative factors are bounded.
-        """
-        least = np.atleast_2d(np.asarray(modular.signed(value.constant, value.bits), dtype=np.int64))
-        if not all(self._is_nonnegative(each, store) for each in value.atoms()):
-            return False
-        for monomial, coefficient in value.terms.items():
-            numbers = modular.signed(coefficient, value.bits)
-            if np.all(numbers >= 0):
-                continue
-            bound = self._upper_bound(monomial[0], store) if len(monomial) == 1 else None
-            if without_bounds or bound is None or not isinstance(numbers, int):
-                return False
-            change = numbers * int(bound.max(initial=0))
-            if abs(change) > MAXIMUM_CHANGE:
-                return False
-            least = least + change
-        return bool((least >= 0).all())
 
     def _divisions(self, known: set[int], used: set[int], equations: list[_Equation]) -> bool:
         """Add the operand of a quotient and a remainder that are both known."""
@@ -508,7 +363,7 @@ class _BufferCheck:
                     used.add(number)
         for value in found.values():
             if all(isinstance(each, int) for each in value.terms.values()):
-                equations.append(_Equation(_as_numbers(value)))
+                equations.append(_Equation(as_numbers(value)))
                 changed = True
         return changed
 
@@ -542,49 +397,12 @@ class _BufferCheck:
         """
         found: int | None = None
         for atom in {number for each in group for number in each.definition.atoms()}:
-            bounds = [self._upper_bound(atom, store) for store in self.stores]
+            bounds = [self.bounds.upper_bound(atom, store) for store in self.stores]
             limit = max((int(each.max(initial=-1)) for each in bounds if each is not None), default=-1)
-            own = None if any(each is None for each in bounds) else self._largest_operand(atom, limit, block)
+            own = None if any(each is None for each in bounds) else self.bounds.largest_operand(atom, limit, block)
             if own is not None:
                 found = own if found is None else min(found, own)
         return found if found is not None and found < MAXIMUM_VALUES else None
-
-    def _largest_operand(self, number: int, limit: int, block: int) -> int | None:
-        """The largest value of a block coordinate whose upper bits are at most `limit`; None for another atom."""
-        if number == block:
-            return limit
-        definition = self.table.atoms[number].definition
-        if definition is None or definition[0] != "operation" or len(definition[2]) != 2:
-            return None
-        operand, other = definition[2]
-        if operand.number is not None:
-            operand, other = other, operand
-        amount, atoms = other.number, operand.atoms()
-        if amount is None or len(atoms) != 1 or operand.constant != 0 or list(operand.terms.values()) != [1]:
-            return None
-        inner = next(iter(atoms))
-        if list(operand.terms) != [(inner,)]:
-            return None
-        if definition[1] == "shr.u32" and definition[2][0] is operand and 0 <= amount < 32:
-            return self._largest_operand(inner, ((limit + 1) << amount) - 1, block)
-        low = amount & -amount
-        whole = amount + low
-        if definition[1] == "and.b32" and amount and not whole & amount and whole > self._largest(inner, block):
-            return self._largest_operand(inner, limit + low - 1, block)
-        return None
-
-    def _largest(self, number: int, block: int) -> int:
-        """A number that an atom does not exceed: a block coordinate, or its upper bits; in general that of 32 bits."""
-        if number == block and number in self.table.nonnegative_atoms:
-            return (1 << 31) - 1
-        definition = self.table.atoms[number].definition
-        if definition is not None and definition[:2] == ("operation", "shr.u32"):
-            operand, amount = definition[2][0], definition[2][1].number
-            if isinstance(amount, int) and 0 <= amount < 32:
-                whole = operand.constant == 0 and operand.terms == {(block,): 1}
-                largest = self._largest(block, block) if whole else (1 << 32) - 1
-                return largest >> amount
-        return (1 << 32) - 1
 
     def _all_symbols(self, coordinate: Coordinate) -> set[int]:
         own = set().union(*(self._leaves(each) for each in coordinate.definition.atoms()))
@@ -656,9 +474,7 @@ class _BufferCheck:
             if isinstance(each, StoredElement):
                 words = np.broadcast_to(each.element[:, 0], (2, each.threads.size))
                 piece = np.tile(np.arange(parts, dtype=np.uint64), each.threads.size)
-                hashes.append(
-                    np.repeat(words[0] + words[1] * np.uint64(3), parts) + piece * np.uint64(0x9E3779B97F4A7C15)
-                )
+                hashes.append(np.repeat(words[0] + words[1] * np.uint64(3), parts) + piece * _PIECE)
         place = np.concatenate(rows[:count])
         owner, content = np.concatenate(owners[:count]), np.concatenate(hashes)
         _, inverse = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
@@ -694,7 +510,3 @@ def _operands(definition: tuple[Any, ...]) -> Iterable[Polynomial]:
         for each in part if isinstance(part, tuple) else (part,):
             if isinstance(each, Polynomial):
                 yield each
-
-
-def _as_numbers(value: Polynomial) -> dict[Monomial, int]:
-    return {m: int(modular.signed(c, value.bits)) for m, c in value.terms.items() if isinstance(c, int)}

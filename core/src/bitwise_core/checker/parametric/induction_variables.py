@@ -57,7 +57,7 @@ class LoopBody:
         self.instructions: tuple[Instruction, ...] = program.kernel.instructions
         self.line = self.instructions[loop.header].line
         self.shared_accesses: set[int] = set()
-        """The instructions that asked for race detectors when they were executed."""
+        """The instructions that used race detectors when they were executed."""
         self.global_loads: set[int] = set()
         """The instructions that read global memory when they were executed."""
 

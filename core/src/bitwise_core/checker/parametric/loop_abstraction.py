@@ -208,7 +208,7 @@ class LoopAbstraction:
         The first iteration may differ from the others if no iteration `stores`.
         """
         if len(snapshots) > 2 * LONGEST_PERIOD + 2:
-            raise self.fail("no period is found")
+            raise self.fail("no number of iterations is found after which numbers and copies repeat")
         for first in (0,) if stores else (0, 1):
             for period in range(1, (len(snapshots) - 1 - first) // 2 + 1):
                 if self._repeats(snapshots[first:], period):

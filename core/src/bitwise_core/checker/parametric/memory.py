@@ -10,8 +10,9 @@ import numpy as np
 
 from bitwise_core import numerics
 from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.accessed_elements import LoadedElement, StoredElement
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.global_conflicts import LoadedElement, StoredElement, check_conflicts
+from bitwise_core.checker.parametric.global_conflicts import check_conflicts
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported

@@ -33,7 +33,7 @@ class SymbolicRaces(RaceDetectors):
         self.follows_updates = False
         self.detectors = [RaceDetector(cells, threads, warp)]
         self.uses = 0
-        """How often detectors were asked for."""
+        """How often detectors were returned."""
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
         """See `RaceDetectors.acting`."""

@@ -19,6 +19,7 @@ from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC, UNITS_
 from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import (
+    deferred_steps,
     hashing,
     mma_steps,
     nan_guards,
@@ -693,6 +694,12 @@ class TermDomain(StepsInOrder):
 
     def operand_vectors(self, elements: SymbolicVector, form: str, parts: int = 1) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
+        if self.defers_steps:
+            loaded: mma_steps.HashedVectors | None = deferred_steps.loaded_vectors(
+                elements, form, self.context, self.zero_signs, parts
+            )
+            if loaded is not None:
+                return loaded
         return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs, parts)
 
     def _note_zero_sign(self, value: SymbolicVector, form: str) -> None:
@@ -720,7 +727,10 @@ class TermDomain(StepsInOrder):
         if step.integers is not None:
             return integer_terms(step, accumulator, left, right, self.context)
         step = self._by_arithmetic(step)
-        return mma_steps.mma_terms(step, accumulator, left, right, self.context)
+        found = (
+            deferred_steps.deferred_step(step, accumulator, left, right, self.context) if self.defers_steps else None
+        )
+        return mma_steps.mma_terms(step, accumulator, left, right, self.context) if found is None else found
 
     @property
     def defers_steps(self) -> bool:

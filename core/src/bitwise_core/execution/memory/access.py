@@ -196,9 +196,9 @@ def read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> li
 def _loaded_parts(machine: Machine, cells: Sequence[Array], bits: int) -> list[Value] | None:
     """Return what is at several cells of each thread, shape (1, threads), if all values are of one kind; else None.
 
-    Cells in chunks are loaded together, and other ones together.
+    Cells in chunks of one size are loaded together, and other ones together.
     """
-    kinds = [machine.shared.is_in_chunk(int(each[0, 0])) for each in cells]
+    kinds = [machine.shared.chunk_size_at(int(each[0, 0])) for each in cells]
     found: dict[int, Value] = {}
     for kind in set(kinds):
         own = [index for index, each in enumerate(kinds) if each is kind]
@@ -268,7 +268,7 @@ def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Val
     row, who = np.tile(written, threads.size), np.repeat(threads, written.size)
     for races in machine.races.acting(machine.mask):
         races.loads(row, who, line)
-        unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.writer.size))
+        unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.cells))
         if unordered or (kept.generations and kept.contested(written, races.generation).any()):
             reason = "shared memory is read at a computed address with no barrier between the read and all writes"
             raise DataDependent(reason, line)

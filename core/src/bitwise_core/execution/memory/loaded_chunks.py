@@ -1,29 +1,29 @@
-"""Chunks of 8 bytes of shared memory that hold a load or zeros as a whole.
+"""Chunks of shared memory that hold a load or zeros as a whole: of 8 bytes, or of one cell.
 
-Copies from global to shared memory move whole chunks, each a load at one address.  To keep the address of a chunk
-instead of its cells takes one number where cells of 2 bytes take twelve.
+Copies from global to shared memory move whole chunks of 8 bytes, each a load at one address.  To keep the address of a
+chunk instead of its cells takes one number where cells of 2 bytes take twelve.  Elements that a kernel has put in
+another order are loads of one cell, for each of which one number is kept where a cell takes three.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.loads_and_zeros import ZERO, loads_and_zeros
 from bitwise_core.execution.values.mma_steps import distinct_rows
+from bitwise_core.execution.values.packing import concat
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 CHUNK = 8
 """The size of a chunk in bytes."""
 
-ZERO, CELLS = np.uint64(2**64 - 2), np.uint64(2**64 - 1)
-"""What stands for the address of a chunk of zeros, and of one whose content is that of its cells."""
-
-_LARGEST = 1 << 63
-"""No buffer of a launch has addresses from here on."""
+CELLS = np.uint64(2**64 - 1)
+"""What stands for the address of a chunk whose content is that of its cells; see `ZERO` for one of zeros."""
 
 
 def addresses_of(value: Value) -> list[Array] | None:
@@ -37,40 +37,49 @@ def addresses_of(value: Value) -> list[Array] | None:
     rest = list(reversed(parts))
     while rest:
         part = rest.pop()
-        if not isinstance(part, SymbolicVector) or part.bits not in (32, 64):
+        if not _has_width(part, 32, 64):
             return None
-        start = _addresses(part)
-        if start is not None and part.bits == 32:
+        known = loads_and_zeros(part)
+        start = None if known is None or not known.is_apart else known.addresses
+        if start is not None and _has_width(part, 32):
             other = rest.pop() if rest else None
-            start = None if not isinstance(other, SymbolicVector) or other.bits != 32 else _both(start, other)
+            start = _both(start, other) if _has_width(other, 32) else None
         if start is None:
             return None
         found.append(start)
     return found
 
 
-def _both(start: Array, other: SymbolicVector) -> Array | None:
+def _has_width(part: object, *bits: int) -> TypeGuard[Array | SymbolicVector]:
+    return isinstance(part, np.ndarray | SymbolicVector) and L.width(part) in bits
+
+
+def _both(start: Array, other: Array | SymbolicVector) -> Array | None:
     """Return the addresses of chunks, of which `start` holds those of the low halves; None if they are none."""
-    high = _addresses(other)
-    if high is None:
+    known = loads_and_zeros(other)
+    if known is None or not known.is_apart:
         return None
+    high = known.addresses
     together = np.where(start == ZERO, high == ZERO, high == start + np.uint64(CHUNK // 2))
     return start if L.every(together) else None
 
 
-def _addresses(value: SymbolicVector) -> Array | None:
-    """Return the addresses of loads, and `ZERO` for zeros among them; None if there is any other value."""
-    flags, first = value.flags, L.load_addresses(value)
-    if first is not None:
-        return first if int(first.max(initial=0)) < _LARGEST else None
-    if isinstance(flags, int) or not np.array_equal(value.words[0], value.words[1]):
-        return None
-    first = value.words[0]
-    load = flags == L.LOAD
-    zero = ((flags & np.uint32(L.FORM | L.ABSORBED | L.STICKY)) == L.CONST) & (first == 0)
-    if not L.every(load | zero) or int(first.max(initial=0)) >= _LARGEST:
-        return None
-    return np.where(zero, ZERO, first)
+def addresses_of_cells(value: Value, granule: int) -> list[Array] | None:
+    """Return for each cell of a value the address that it is loaded from, or `ZERO`; None for any other value."""
+    parts: tuple[Value, ...] = (value,)
+    if isinstance(value, PackedVector):
+        parts = value.parts if value.whole is None else ()
+    found: list[Array] = []
+    for part in parts:
+        known = loads_and_zeros(part) if L.width(part) % (8 * granule) == 0 else None
+        if known is None or not known.is_apart:
+            return None
+        for place in range(0, L.width(part) // 8, granule):
+            own = known.addresses
+            if place:
+                own = np.where(own == ZERO, ZERO, own + np.uint64(place)) if known.zeros else own + np.uint64(place)
+            found.append(own)
+    return found or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +102,14 @@ def chunk_places(cells: Array, count: int, granule: int) -> ChunkPlaces | None:
 
 
 class LoadedChunks:
-    """The chunks of the shared memories of a batch of blocks, whose cells have `granule` bytes.
+    """The chunks of `size` bytes of the shared memories of a batch of blocks, whose cells have `granule` bytes.
 
-    `addresses`, of shape (blocks, chunks), holds the address that each chunk is loaded from, `ZERO` or `CELLS`.
+    `addresses`, of shape (blocks, chunks), holds the address that each chunk is loaded from, `ZERO` or `CELLS`.  Those
+    of chunks that are not `held` are not used.
     """
 
-    def __init__(self, blocks: int, cells: int, granule: int) -> None:
-        self.granule, self.cells_per_chunk = granule, CHUNK // granule
+    def __init__(self, blocks: int, cells: int, granule: int, size: int = CHUNK) -> None:
+        self.granule, self.cells_per_chunk = granule, size // granule
         self.shift = self.cells_per_chunk.bit_length() - 1
         self.addresses: Array = np.full((blocks, -(-cells // self.cells_per_chunk)), CELLS, dtype=np.uint64)
         self.held: Array = np.zeros(self.addresses.shape[1], dtype=bool)
@@ -116,6 +126,8 @@ class LoadedChunks:
 
     def put(self, blocks: Array, chunks: Array, addresses: Array) -> None:
         """Write one chunk for each block (shape (blocks, 1)) and lane (shape (lanes,))."""
+        if len(blocks) < len(self.addresses):
+            self.addresses[:, chunks[~self.held.take(chunks)]] = CELLS
         self.addresses.reshape(-1)[blocks * self.addresses.shape[1] + chunks] = addresses
         self.held[chunks] = True
 
@@ -139,6 +151,34 @@ class LoadedChunks:
         addresses += (inside * self.granule).astype(np.uint64)
         return SymbolicVector(8 * self.granule * count, L.both_words(addresses), L.LOAD)
 
+    def load_several(self, cells: Array, count: int, blocks: Array | None) -> Value | None:
+        """Return `count` chunks at each of `cells` (flat), as `load`, if all of them are loads; else None.
+
+        The chunks are those of one cell.
+        """
+        found = []
+        for columns in (cells + part if part else cells for part in range(count)):
+            if not L.every(self.held.take(columns)):
+                return None
+            addresses = self.addresses.take(columns, axis=1)
+            found.append(addresses if blocks is None else addresses[blocks])
+            if int(found[-1].max(initial=0)) >= ZERO:
+                return None
+        return _joined(found, self.granule)
+
+    def hold(self, cells: Array, contents: Array) -> None:
+        """Hold the contents of cells (flat) that another representation released; the chunks are those of one cell."""
+        kept = contents == CELLS
+        if L.some(kept):
+            before = np.where(self.held.take(cells), self.addresses.take(cells, axis=1), CELLS)
+            contents = np.where(kept, before, contents)
+        self.addresses[:, cells] = contents
+        self.held[cells] = True
+
+    def drop(self, cells: Array) -> None:
+        """Forget the chunks of cells (flat) that are overwritten in all blocks; the chunks are those of one cell."""
+        self.held[cells] = False
+
     def loads(self, places: ChunkPlaces) -> tuple[Array, Array] | None:
         """Return the addresses that are loaded at some places, for some blocks, and each block's number among these.
 
@@ -157,9 +197,10 @@ class LoadedChunks:
     ) -> tuple[hashing.Words, Array]:
         """Return the contents of cells, of which `words` and `flags` are those outside of the chunks that are held."""
         chunks = cells >> self.shift
-        if not L.some(self.held.take(chunks)):
+        held = self.held.take(chunks)
+        if not L.some(held):
             return words, flags
-        addresses = self.addresses[rows, chunks]
+        addresses = np.where(held, self.addresses[rows, chunks], CELLS)
         load, zero = addresses < ZERO, addresses == ZERO
         inside = (cells & (self.cells_per_chunk - 1)) * self.granule
         content = np.where(load, addresses + inside.astype(np.uint64), np.uint64(0))
@@ -178,6 +219,16 @@ class LoadedChunks:
         more = np.arange(self.cells_per_chunk)
         addresses = self.addresses[:, columns, None]
         contents = np.where(addresses < ZERO, addresses + (more * self.granule).astype(np.uint64), addresses)
-        self.addresses[:, columns] = CELLS
         self.held[columns] = False
         return ((columns << self.shift)[:, None] + more).ravel(), contents.reshape(len(addresses), -1)
+
+
+def _joined(addresses: list[Array], granule: int) -> Value:
+    """Return consecutive loads of `granule` bytes as one load if they are one, else as its halves."""
+    first, count = addresses[0], len(addresses)
+    bits = 8 * granule * count
+    following = enumerate(addresses[1:], 1)
+    if count == 1 or (bits <= 64 and all(L.every(each == first + np.uint64(n * granule)) for n, each in following)):
+        return SymbolicVector(bits, L.both_words(first), L.LOAD)
+    half = count // 2
+    return concat([_joined(addresses[:half], granule), _joined(addresses[half:], granule)])

@@ -13,10 +13,18 @@ import numpy as np
 
 from bitwise_core.execution.active_lanes import WholeBlocks, has_whole_blocks, whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.loaded_chunks import CELLS, CHUNK, ZERO, ChunkPlaces, LoadedChunks, addresses_of
+from bitwise_core.execution.memory.loaded_chunks import (
+    CELLS,
+    CHUNK,
+    ChunkPlaces,
+    LoadedChunks,
+    addresses_of,
+    addresses_of_cells,
+)
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.loads_and_zeros import ZERO
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract_vector
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, every, some
 from bitwise_core.execution.values.term_hash import term
@@ -189,12 +197,13 @@ def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Reco
     code = flags & np.uint32(PART_CODE)
     value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_WITHOUT_PART_CODE)))
     value.recorder = recorder
-    if not code.any():
-        known = L.constant_mask(value)
-        if known is True:
-            return L.as_array_if_constant(value)
-        if known is not False and known.any():
-            value.flags = L.uniform_flags(np.where(known, np.uint32(0) | L.constant_flags(words[0], bits), flags))
+    known, unmarked = L.constant_mask(value), not code.any()
+    if known is True and unmarked:
+        return L.as_array_if_constant(value)
+    if known is not False and known is not True and known.any():
+        facts = np.uint32(0) | L.constant_flags(words[0], bits)
+        value.flags = L.uniform_flags(np.where(known, facts, flags & np.uint32(_WITHOUT_PART_CODE)))
+    if unmarked:
         return value
     result = value
     for each in np.unique(code):
@@ -232,6 +241,9 @@ def _of_lanes(values: Array, blocks: Array | slice, lanes: Array | slice) -> Arr
 
 _VERSIONS = itertools.count()
 
+_NOT_NOTED = ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) & 0xFFFFFFFF
+"""The bits of a constant's flags that are not about its number."""
+
 _NEVER_WRITTEN = hashing.constant("poison shared memory")
 _UNDEFINED = hashing.constant("undefined content that was stored")
 
@@ -253,11 +265,12 @@ class SharedMemory:
     `version` is a number that no other content of a shared memory has, so that what is computed from the content can be
     kept with it; a copy has the number of its original.  `recorder` is the recorder of a recorded run.
 
-    `chunks` are those that hold loads as a whole, None without any.  What `_words` and `_flags` hold of their cells is
-    not used.
+    `chunks` are those of 8 bytes that hold loads as a whole, and `elements` those of one cell; None without any.  What
+    `_words` and `_flags` hold of their cells is not used.  No cell is held by both.
     """
 
     chunks: LoadedChunks | None = None
+    elements: LoadedChunks | None = None
 
     def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
         self.granule, self.blocks, self.version, self.recorder = granule, blocks, next(_VERSIONS), recorder
@@ -294,16 +307,32 @@ class SharedMemory:
         if self.chunks is not None:
             self._release(np.arange(self.chunks.held.size))
             self.chunks = None
+        if self.elements is not None:
+            self._release_elements(np.arange(self.elements.held.size))
+            self.elements = None
 
     def _release(self, chunks: Array) -> None:
-        """Write the contents of chunks (flat) to their cells, in all blocks."""
+        """Make elements of the contents of chunks of 8 bytes (flat), in all blocks."""
         assert self.chunks is not None
         released = self.chunks.release(chunks)
         if released is None:
             return
         cells, contents = released
         inside = cells < self._flags.shape[1]
-        cells, contents = cells[inside], contents[:, inside]
+        self._held_elements().hold(cells[inside], contents[:, inside])
+
+    def _held_elements(self) -> LoadedChunks:
+        if self.elements is None:
+            self.elements = LoadedChunks(self.blocks, self._flags.shape[1], self.granule, self.granule)
+        return self.elements
+
+    def _release_elements(self, chosen: Array) -> None:
+        """Write the contents of elements (flat) to their cells, in all blocks."""
+        assert self.elements is not None
+        released = self.elements.release(chosen)
+        if released is None:
+            return
+        cells, contents = released
         kept, zero = contents == CELLS, contents == ZERO
         words, flags = np.where(zero, np.uint64(0), contents), np.where(zero, np.uint32(L.CONST), np.uint32(L.LOAD))
         self._words[:, :, cells] = np.where(kept, self._words[:, :, cells], words)
@@ -318,8 +347,9 @@ class SharedMemory:
         words[:, :, : self._words.shape[2]] = self._words
         flags[:, : self._flags.shape[1]] = self._flags
         self._words, self._flags = words, flags
-        if self.chunks is not None:
-            self.chunks.resize(count)
+        for held in (self.chunks, self.elements):
+            if held is not None:
+                held.resize(count)
 
     def changed(self) -> None:
         """Cells are written: the content has another `version`."""
@@ -398,29 +428,53 @@ class SharedMemory:
         if rows is None and self._store_chunks(cells, value, mask):
             return
         contents = _contents(value, self.granule)
+        touched = cells[..., None] + np.arange(len(contents))
         if self.chunks is not None:
-            self._release(np.unique(cells[..., None] + np.arange(len(contents)) >> self.chunks.shift))
+            self._release(np.unique(touched >> self.chunks.shift))
+        if self.elements is not None:
+            self._release_elements(np.unique(touched))
         for part, (words, flags) in enumerate(contents):
             self._put(cells + part if part else cells, words, flags, mask, rows)
 
     def _store_chunks(self, cells: Array, value: Value, mask: Array | None) -> bool:
-        """Write a value of loads of whole chunks, and return True; False for any other value."""
-        if self.granule >= CHUNK or self.recorder is not None:
+        """Write a value of loads of whole chunks or cells, and return True; False for any other value."""
+        if self.recorder is not None:
             return False
-        addresses = addresses_of(value)
-        chosen = None if addresses is None else _blocks_and_lanes(cells, mask)
-        if addresses is None or chosen is None:
+        chosen = _blocks_and_lanes(cells, mask)
+        if chosen is None:
             return False
         blocks, lanes = chosen
         where = cells[0][lanes]
-        if int(np.bitwise_or.reduce(where, initial=0)) & (CHUNK // self.granule - 1):
-            return False
-        if self.chunks is None:
-            self.chunks = LoadedChunks(self.blocks, self._flags.shape[1], self.granule)
-        rows, first = np.arange(self.blocks)[blocks][:, None], where >> self.chunks.shift
+        addresses = addresses_of(value) if self.granule < CHUNK else None
+        if addresses is not None and int(np.bitwise_or.reduce(where, initial=0)) & (CHUNK // self.granule - 1) == 0:
+            if self.chunks is None:
+                self.chunks = LoadedChunks(self.blocks, self._flags.shape[1], self.granule)
+            if self.elements is not None:
+                self._overwrite_elements(where, len(addresses) * CHUNK // self.granule, blocks)
+            held, places = self.chunks, where >> self.chunks.shift
+        else:
+            addresses = addresses_of_cells(value, self.granule)
+            if addresses is None:
+                return False
+            if self.chunks is not None and L.some(self.chunks.held):
+                self._release((where[:, None] + np.arange(len(addresses)) >> self.chunks.shift).ravel())
+            held, places = self._held_elements(), where
+        rows = np.arange(self.blocks)[blocks][:, None]
         for part, start in enumerate(addresses):
-            self.chunks.put(rows, first + part if part else first, _of_lanes(start[None], blocks, lanes)[0])
+            held.put(rows, places + part if part else places, _of_lanes(start[None], blocks, lanes)[0])
         return True
+
+    def _overwrite_elements(self, cells: Array, count: int, blocks: Array | slice) -> None:
+        """Make room for chunks in `count` cells from each of `cells` (flat) on, in some blocks."""
+        assert self.elements is not None
+        if not L.some(self.elements.held):
+            return
+        every = (cells[:, None] + np.arange(count)).ravel()
+        every = every[every < self.elements.held.size]
+        if isinstance(blocks, slice):
+            self.elements.drop(every)
+        else:
+            self._release_elements(every)
 
     def holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> Array:
         """Return which lanes find their own value at their cells, inactive lanes included.
@@ -431,7 +485,12 @@ class SharedMemory:
         for part, (words, flags) in enumerate(_contents(value, self.granule)):
             stored, properties = self._get(cells + part if part else cells, rows)
             same = (stored == words).all(axis=0)
-            same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
+            differ = (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK)
+            if some(differ):
+                # A constant is its number, whatever is noted about that.
+                numbers = ((properties | flags) & np.uint32(L.FORM)) == L.CONST
+                differ = np.where(numbers, differ & np.uint32(_NOT_NOTED), differ)
+            same &= differ == 0
             found = found & (same if mask is None else same | ~mask)
         return found
 
@@ -470,13 +529,20 @@ class SharedMemory:
             loaded = self.chunks.load(cells[0], count, None if whole is None else whole.sources)
             if loaded:
                 return L.as_array_if_constant(loaded)
+        if self.elements is not None and rows is None and cells.shape[0] == 1:
+            several = self.elements.load_several(cells[0], count, None if whole is None else whole.sources)
+            if several is not None:
+                return several
         parts = [self._get(cells + part if part else cells, rows, whole) for part in range(count)]
         found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
 
-    def is_in_chunk(self, cell: int) -> bool:
-        """Return whether a cell may be in a chunk that holds a load as a whole."""
-        return self.chunks is not None and bool(self.chunks.held[cell >> self.chunks.shift])
+    def chunk_size_at(self, cell: int) -> int:
+        """Return how many cells a chunk has that may hold a load at a cell as a whole; 0 without such a chunk."""
+        for held in (self.chunks, self.elements):
+            if held is not None and held.held[cell >> held.shift]:
+                return held.cells_per_chunk
+        return 0
 
     def undefined(self, cells: Array, count: int) -> Array:
         """Return in which blocks all of `count` cells from `cells` on, shape (1 or blocks, 1), are undefined."""
@@ -510,4 +576,7 @@ class SharedMemory:
     def _with_chunks(
         self, rows: Array, cells: Array, contents: tuple[hashing.Words, Array]
     ) -> tuple[hashing.Words, Array]:
-        return contents if self.chunks is None else self.chunks.cells_with_chunks(rows, cells, *contents)
+        for held in (self.elements, self.chunks):
+            if held is not None:
+                contents = held.cells_with_chunks(rows, cells, *contents)
+        return contents

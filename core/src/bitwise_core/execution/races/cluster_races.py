@@ -17,9 +17,10 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.races.agent_accesses import AgentAccess
-from bitwise_core.execution.races.race_detector import NO_BARRIER_SUFFICES, PENDING, RaceDetector
+from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.races.race_histories import History, RaceDetectors
 from bitwise_core.execution.races.undetermined import READ_RACE, Kind, race
+from bitwise_core.execution.races.vector_clocks import PENDING
 from bitwise_core.execution.values.symbolic_vector import Array
 
 _COUNTED_USES = -3
@@ -71,27 +72,9 @@ class ClusterDetector(RaceDetector):
         found.reached_by_agents, found.relaxed = dict(self.reached_by_agents), set(self.relaxed)
         found.initialised, found.first_arrival = dict(self.initialised), dict(self.first_arrival)
         found.causes_at, found.ended_reads = dict(self.causes_at), dict(self.ended_reads)
+        found.waited, found.met = self.waited.copy(), self.met.copy()
+        found.reached, found.reached_at = self.reached.copy(), self.reached_at.copy()
         return found
-
-    def absorb(self, other: RaceDetector) -> None:
-        """See `RaceDetector.absorb`; a warp has waited if it has in both, at the later time since what all saw."""
-        super().absorb(other)
-        assert isinstance(other, ClusterDetector)
-        here, there = (each.clock[: self.warps, : self.warps].min(axis=0) for each in (self, other))
-        both = (self.waited > 0) & (other.waited > 0)
-        self.waited = np.where(both, np.maximum(self.waited, other.waited - there + here), 0)
-
-    def state_key(self) -> bytes:
-        """See `RaceDetector.state_key`; accesses to other blocks count from the start, and so do the clocks."""
-        return self.clock.tobytes() if self._has_agents() else b""
-
-    def state(self) -> bytes | None:
-        """See `RaceDetector.state`; a relaxed barrier of the cluster may still publish reads."""
-        found = super().state()
-        if not self.ended_reads:
-            return found
-        kept = sorted((key, time, behind) for key, (_, time, behind) in self.ended_reads.items())
-        return (found or b"") + repr((kept, self.met.tolist())).encode()
 
     def warps_of(self, rank: int) -> slice:
         """Return the warps of a block."""
@@ -107,7 +90,7 @@ class ClusterDetector(RaceDetector):
             if warp // self.block_warps != rank:
                 self.check_started(warp, rank)
                 if lasting:
-                    self.reached[rank, warp] = self.clock[warp, warp]
+                    self.reached[rank, warp] = self.order.clock[warp, warp]
                     self.reached_at[rank, warp] = line
 
     def reach_by_agent(self, access: AgentAccess, rank: int) -> None:
@@ -119,7 +102,7 @@ class ClusterDetector(RaceDetector):
         if warp // self.block_warps != rank:
             self.check_started(warp, rank)
             agent = self._agent(*access.agent)
-            self.reached_by_agents[agent, rank] = int(self.clock[agent, agent])
+            self.reached_by_agents[agent, rank] = int(self.order.clock[agent, agent])
 
     def counted_uses(self, cells: Array, actor: Array, barriers: Sequence[int]) -> None:
         """`actor` threads use a memory barrier in these cells in a way that its current phase counts.
@@ -128,18 +111,17 @@ class ClusterDetector(RaceDetector):
         for a use that is not ordered after the last write of the cells.
         """
         self._require(cells)
-        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+        if not self.accesses.come_after_write(cells, actor).all():
             raise race(Kind.SHARED, READ_RACE.replace("reads", "uses a memory barrier in", 1), None)
         agent = self._agent(_COUNTED_USES, *barriers)
-        times = self.reads_by_agent.setdefault(agent, np.zeros(self.writer.size, dtype=np.int32))
-        times[cells] = self.clock[agent, agent]
+        self.accesses.record_agent_read(cells, agent)
         for barrier in barriers:
             self._publish(barrier, agent)
-        self.clock[agent, agent] += 1
+        self.order.clock[agent, agent] += 1
 
     def check_started(self, warp: int, rank: int) -> None:
         """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
-        seen = self.clock[warp, : self.warps]
+        seen = self.order.clock[warp, : self.warps]
         if ((self.waited > 0) & (seen >= self.waited)).any() or (seen[self.warps_of(rank)] > 0).any():
             return
         raise Unsupported(
@@ -149,11 +131,11 @@ class ClusterDetector(RaceDetector):
 
     def arrive_at_cluster(self, phase: int, warps: Array, *, publishes: bool) -> None:
         """These warps arrive at a barrier of the cluster, and publish their accesses unless it is relaxed."""
-        own = self.causes[warps].max(axis=0)
+        own = self.barriers.causes[warps].max(axis=0)
         before = self.causes_at.get(phase, np.zeros(0, dtype=np.int32))
         self.causes_at[phase] = np.maximum(own, np.pad(before, (0, own.size - before.size)))
         for warp in warps.tolist():
-            self.first_arrival.setdefault(warp, int(self.clock[warp, warp]))
+            self.first_arrival.setdefault(warp, int(self.order.clock[warp, warp]))
         if publishes:
             self.arrive(-1 - phase, warps)
         else:
@@ -166,7 +148,7 @@ class ClusterDetector(RaceDetector):
     def barrier(self, warps: Array, number: int | None = None) -> None:
         """See `RaceDetector.barrier`."""
         super().barrier(warps, number)
-        self.met[warps] = self.clock[warps, warps]
+        self.met[warps] = self.order.clock[warps, warps]
 
     def loads(self, cells: Array, actor: Array, line: int) -> None:
         """See `RaceDetector.loads`: those that are excused end at the next barrier of their block."""
@@ -191,43 +173,39 @@ class ClusterDetector(RaceDetector):
             self._complete_reads(warp, cells, False)
 
     def _complete_reads(self, warp: int, cells: Array, behind_barrier: bool) -> None:
-        self.ended_reads[warp, cells.tobytes()] = cells, int(self.clock[warp, warp]), behind_barrier
+        self.ended_reads[warp, cells.tobytes()] = cells, int(self.order.clock[warp, warp]), behind_barrier
 
     def _publish_complete_reads(self, phase: int, warps: set[int]) -> None:
         """These warps arrive at a relaxed barrier of the cluster, before which some of their reads have ended.
 
         They become those of an agent, whose clock holds nothing else that the warp has done.
         """
-        self._record_deferred()
+        self.accesses.record_deferred()
         for key, (cells, time, behind) in list(self.ended_reads.items()):
             warp = key[0]
             if warp not in warps or (behind and self.met[warp] <= time):
                 continue
             del self.ended_reads[key]
-            cells = cells[self.reads_by_warp[warp, cells] == time]
             agent = self._agent(_ENDED_READS, warp)
-            times = self.reads_by_agent.setdefault(agent, np.zeros(self.writer.size, dtype=np.int32))
-            times[cells] = self.clock[agent, agent]
-            self.reads_by_warp[warp, cells] = self.step_by_warp[warp, cells] = 0
-            self.reader[cells[self.reader[cells] // self.warp == warp]] = -1
-            self.clock[warp, agent] = self.clock[agent, agent]
+            self.accesses.give_reads_to_agent(cells, warp, time, agent)
+            self.order.clock[warp, agent] = self.order.clock[agent, agent]
             self._publish(-1 - phase, agent)
 
     def _publish(self, barrier: int, agent: int) -> None:
         """What an agent has done so far becomes visible to those that wait for the current phase of a barrier."""
-        published = np.zeros_like(self.clock[agent])
-        published[agent] = self.clock[agent, agent]
-        before = self.arrived_at.get(barrier)
-        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
+        published = np.zeros_like(self.order.clock[agent])
+        published[agent] = self.order.clock[agent, agent]
+        self.barriers.publish(barrier, published)
 
     def fence_initialisations(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector.fence_initialisations`; `threads` are their numbers."""
         self._require(cells)
-        self._record_deferred()
+        self.accesses.record_deferred()
         for thread in threads.tolist():
-            mine = cells[(self.writer[cells] == thread) & (self.written[cells] != PENDING)]
+            writer, written = self.accesses.writer, self.accesses.written
+            mine = cells[(writer[cells] == thread) & (written[cells] != PENDING)]
             warp = thread // self.warp
-            accesses = mine, self.writer[mine], self.written[mine]
+            accesses = mine, writer[mine], written[mine]
             self.initialised[warp] = (*self.initialised.get(warp, ()), accesses)
 
     def _publish_initialisations(self, phase: int, warp: int, accesses: tuple[Array, Array, Array]) -> None:
@@ -236,37 +214,37 @@ class ClusterDetector(RaceDetector):
         They become those of an agent, whose clock holds nothing else that the warp has done.
         """
         cells, writer, written = accesses
-        cells = cells[(self.writer[cells] == writer) & (self.written[cells] == written)]
+        cells = cells[(self.accesses.writer[cells] == writer) & (self.accesses.written[cells] == written)]
         agent = self._agent(-1, warp)
-        self.clock[agent, agent] += 1
-        self.writer[cells], self.written[cells] = agent * self.warp, self.clock[agent, agent]
-        self.write_round[cells] = NO_BARRIER_SUFFICES
+        self.order.clock[agent, agent] += 1
+        self.accesses.set_agent_as_writer(cells, agent)
         self._publish(-1 - phase, agent)
 
     def wait_for_cluster(self, phase: int, warps: Array) -> None:
         """These warps have waited for a phase of the cluster's barrier at which all its threads have arrived."""
         # Others have seen earlier times only, so that whoever sees this one comes after the wait.
-        self.clock[warps, warps] += 1
-        self.waited[warps] = np.where(self.waited[warps] > 0, self.waited[warps], self.clock[warps, warps])
-        published = self.arrived_at.get(-1 - phase)
+        self.order.clock[warps, warps] += 1
+        self.waited[warps] = np.where(self.waited[warps] > 0, self.waited[warps], self.order.clock[warps, warps])
+        published = self.barriers.arrived_at.get(-1 - phase)
         if published is not None:
-            self.clock[warps] = np.maximum(self.clock[warps], published)
+            self.order.clock[warps] = np.maximum(self.order.clock[warps], published)
         before = self.causes_at.get(phase, np.zeros(0, dtype=np.int32))
-        self.causes[warps, : before.size] = np.maximum(self.causes[warps, : before.size], before)
+        self.barriers.causes[warps, : before.size] = np.maximum(self.barriers.causes[warps, : before.size], before)
         for warp in warps.tolist():
             arrival = self.first_arrival.pop(warp, None)
             if phase not in self.relaxed and arrival is not None and self._is_idle_since(warp, arrival):
-                self.lockstep[warp] += 1
+                self.order.lockstep[warp] += 1
 
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
-        foreign = np.flatnonzero((self.written == PENDING) & (self.writer >= 0))
-        writers = self.writer[foreign] // self.warp // self.block_warps
+        accesses = self.accesses
+        foreign = np.flatnonzero((accesses.written == PENDING) & (accesses.writer >= 0))
+        writers = accesses.writer[foreign] // self.warp // self.block_warps
         if (writers != foreign % self.size).any():
             raise Unsupported("a block may end before a copy to its shared memory that another block has started")
         for rank in range(self.size):
             own = self.warps_of(rank)
-            seen = self.clock[own].max(axis=0)[: self.warps]
+            seen = self.order.clock[own].max(axis=0)[: self.warps]
             late = self.reached[rank] > seen
             late[own] = False
             if late.any():
@@ -276,7 +254,7 @@ class ClusterDetector(RaceDetector):
                     int(self.reached_at[rank][late][0]),
                 )
         for (agent, rank), time in self.reached_by_agents.items():
-            if time > self.clock[self.warps_of(rank), agent].max():
+            if time > self.order.clock[self.warps_of(rank), agent].max():
                 raise Unsupported(
                     "a block may end before asynchronous work of another block of its cluster reads its shared memory: "
                     "no thread of the block waits for that work"
@@ -410,7 +388,7 @@ class BlockOfCluster(RaceDetector):
             detector.fence(every)
             return
         detector.fence_reads(every, slice(self.rank, None, detector.size))
-        detector._fence_writes(every, (self.rank, detector.size))
+        detector.fences.fence(every, (self.rank, detector.size))
 
     def fence_initialisations(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector.fence_initialisations`."""
@@ -490,10 +468,10 @@ class BlockOfCluster(RaceDetector):
         """
         detector = self.detector
         number = detector._agent(*agent)
-        detector.reached_by_agents[number, rank] = int(detector.clock[number, number])
+        detector.reached_by_agents[number, rank] = int(detector.order.clock[number, number])
         for key in self._keys(barrier):
             detector._publish(key, number)
-        detector.clock[number, number] += 1
+        detector.order.clock[number, number] += 1
 
     def stored_from_cluster(self, cells: Array, barrier: int, ago: int) -> None:
         """Asynchronous stores of threads of the cluster to these cells have completed at a memory barrier of the block.
@@ -501,8 +479,7 @@ class BlockOfCluster(RaceDetector):
         `cells` are numbered as in the cluster.  Asynchronous agents read them as what threads wrote.  See `arrived`.
         """
         self.detector.arrived(cells, *self._keys(barrier), engine=self.rank, ago=ago)
-        self.detector.generic[cells] = True
-        self.detector.fenced[cells] = -1
+        self.detector.fences.written_by_threads(cells)
 
     def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
         """See `RaceDetector.wait_for_agent`."""
@@ -577,10 +554,12 @@ class ClusterRaceDetectors(RaceDetectors):
         for history in self._histories:
             _cluster(history.detector).finish()
 
+    def with_alternatives(self, other: RaceDetectors) -> RaceDetectors:
+        """Raises Unsupported: the histories of a cluster are not compared, and whole blocks take no side by data."""
+        raise Unsupported("data decides between histories of shared memory in a cluster of blocks")
+
     def forget_what_is_ordered(self) -> None:
         """See `RaceDetectors.forget_what_is_ordered`; histories of different clusters stay apart."""
-        if self.has_alternatives:
-            super().forget_what_is_ordered()
 
     def _check_number(self) -> None:
         if len(self._histories) >= MAXIMUM_HISTORIES:

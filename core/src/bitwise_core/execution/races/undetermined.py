@@ -324,15 +324,22 @@ def undetermined_where(lanes: Array, value: Value, recorder: Recorder | None = N
     return blend_values(lanes, undetermined(width(value), shape, recorder), value)
 
 
+_BY_ORDER = "a stored value depends on the order in which threads run"
+_UNDEFINED = "a stored value is undefined"
+
+
 def undetermined_output(kept: UndeterminedValues | None, line: int, buffers: Collection[int] = ()) -> Nondeterministic:
     """Return the error of an undetermined stored value, with the causes that the run has met.
 
     `line` is that of the store, and `buffers` are those of the caller that the launch writes.
     """
-    reason = "a stored value depends on the order in which threads run"
     if kept is None:
-        return Nondeterministic(reason, line)
+        return Nondeterministic(_BY_ORDER, line)
     proved = {cause for buffer, cause in kept.proved.items() if buffer in buffers}
     causes = tuple(sorted(kept.causes, key=lambda each: (each not in proved, each.line or 0, str(each))))
+    undefined = [each.kind is Kind.UNDEFINED for each in causes]
+    reason = _BY_ORDER
+    if any(undefined):
+        reason = _UNDEFINED if all(undefined) else f"{_BY_ORDER}, or is undefined,"
     stated = f"{reason} at line {line}" + (f": {causes[0]}" if causes else "")
     return Nondeterministic(stated, None, causes, proved=bool(proved))

@@ -27,16 +27,20 @@ class UnfencedReads:
     lines: Array = field(init=False)
     fenced: Array = field(init=False)
     excused: Array = field(init=False)
+    loaded: Array = field(init=False)
+    """Which cells some warp has read."""
 
     def __post_init__(self) -> None:
         self.lines = np.zeros((self.warps, 64), dtype=np.int32)
         self.fenced = np.zeros_like(self.lines)
+        self.loaded = np.zeros(self.lines.shape[1], dtype=bool)
         self.excused = np.zeros(0, dtype=np.int64)
 
     def copy(self) -> UnfencedReads:
         """Return an independent copy."""
         found = UnfencedReads(self.warps)
         found.lines, found.fenced, found.excused = self.lines.copy(), self.fenced.copy(), self.excused
+        found.loaded = self.loaded.copy()
         return found
 
     def _require(self, cells: Array) -> None:
@@ -44,6 +48,7 @@ class UnfencedReads:
         if more > 0:
             width = ((0, 0), (0, max(more, self.lines.shape[1])))
             self.lines, self.fenced = np.pad(self.lines, width), np.pad(self.fenced, width)
+            self.loaded = np.pad(self.loaded, width[1])
 
     def read(self, cells: Array, warps: Array, line: int) -> None:
         """Threads of these warps read these cells (flat arrays of one length) by the instruction of a line."""
@@ -53,6 +58,7 @@ class UnfencedReads:
             cells, warps = cells[kept], warps[kept]
         self.lines[warps, cells] = line
         self.fenced[warps, cells] = 0
+        self.loaded[cells] = True
 
     def excuse(self, cells: Array) -> None:
         """The reads of the current content of these cells are assumed to be complete before any later write."""
@@ -75,6 +81,8 @@ class UnfencedReads:
         It may overtake those with no fence of the reading warp that comes before it: `seen` is the clock of the warp.
         """
         self._require(cells)
+        if not self.loaded.take(cells).any():
+            return None
         times = self.fenced[:, cells]
         ordered = (times > 0) & (times <= seen[: self.warps, None])
         ordered[warp] = times[warp] > 0

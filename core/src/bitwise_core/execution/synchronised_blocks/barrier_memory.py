@@ -242,7 +242,7 @@ class BarrierMemory(WithoutComputedAddresses, CellMemory[_Counter]):
             released = self._knowledge.release(block, number, epoch, knows) if releases else None
             counter.arrivals.append(_Arrival(block, number, who, epoch, line, released))
             if min(step, (1 << counter.bits) - step) * len(counter.arrivals) >= 1 << (counter.bits - 1):
-                raise Unsupported("a counter wraps", line)
+                raise Unsupported("a counter of arrivals may exceed its type and wrap around", line)
 
     def _read(
         self, machine: Machine, lanes: _Lanes, counters: list[_Counter], present: list[int], epoch: int, line: int

@@ -75,7 +75,7 @@ def outputs_by_look_back(
 def _lines_of_flags(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[int, Synchronisation]:
     """Return the lines of atomic operations, and of accesses that acquire or release.
 
-    Lines with other accesses beside them are left out, since memory knows an access by its line.
+    Lines with other accesses beside them are left out, since an access is identified by its line.
     """
     found: dict[int, set[Synchronisation | None]] = {}
     for line, info in pairs:

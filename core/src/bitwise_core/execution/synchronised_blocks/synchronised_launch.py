@@ -42,7 +42,7 @@ def lines_with_infos(prepared: PreparedLaunch) -> list[tuple[int, InstructionInf
 
 
 def blocks_may_wait(prepared: PreparedLaunch) -> bool:
-    """Return whether a thread reads what tells it how far other blocks have come.
+    """Return whether a thread may read how far other blocks have come.
 
     Without that, each block may run before or after any other one, whatever atomic operations they make.
     """
@@ -64,7 +64,7 @@ def blocks_may_wait(prepared: PreparedLaunch) -> bool:
 def synchronising_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[int, tuple[bool, bool]]:
     """Return the lines whose access acquires or releases, and whether it does: (acquires, releases).
 
-    Lines with several accesses of different kinds are left out, since memory knows an access by its line.
+    Lines with several accesses of different kinds are left out, since an access is identified by its line.
     """
     found: dict[int, set[tuple[bool, bool]]] = {}
     for line, info in pairs:

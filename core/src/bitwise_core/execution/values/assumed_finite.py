@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import not_finite
+from bitwise_core.execution.finite_patterns import not_finite
 from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import not_finite
+from bitwise_core.execution.finite_patterns import not_finite
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value

@@ -6,7 +6,7 @@ order on numbers without the signs of zeros, and on places.  So the place that a
 on the set of pairs alone.  Where no number of two sets is NaN, the tests for NaN may be missing, and where one of them
 has all the lower places, the selection is a single comparison.
 
-A set is the sum of the hashes of its pairs.  `FirstExtrema` knows the sets of values and places that were selected, by
+A set is the sum of the hashes of its pairs.  `FirstExtrema` holds the sets of values and places that were selected, by
 their hashes: memory keeps nothing else.  The selected number remains the term of a select, because two pairs of one
 place may have zeros of different signs.
 """
@@ -163,7 +163,7 @@ def chosen_place(
     readings: list[tuple[str, SymbolicVector, bool, _Sets, Array]] = []
     apply = firsts.remembering(condition, apply)
     places = [exact_hash(each) for each in (better, other)]
-    # Of a single comparison, the places must be ordered, and the numbers not be NaN: a set knows it, or the pair.
+    # Of a single comparison, the places must be ordered, and the numbers not be NaN: by the set, or by the pair.
     of_pairs = not conjunction and firsts.is_empty
     known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
     if of_pairs and not known.any():
@@ -530,7 +530,7 @@ def _known_everywhere(predicate: Value) -> bool | None:
 
 
 def _is_number(form: str, value: SymbolicVector, of: _Sets, apply: Apply) -> Value:
-    """Return the predicate that a value is a number, which its set may know."""
+    """Return the predicate that a value is a number, which its set may hold."""
     ordered = apply(f"ord.{form}", (value, value))
     # A predicate that is not changed keeps its identity, by which the operations on it are remembered.
     return blend_values(of.numbers, of.numbers, ordered) if of.numbers.any() else ordered

@@ -46,6 +46,8 @@ FACTORS = (
 )
 """What a step multiplies the sums of its accumulator by: modulo 2**64, and twice modulo `PRIME`."""
 
+_NO_WORDS: hashing.Words = np.zeros((2, 1, 1), dtype=np.uint64)
+
 _BITS = np.uint64(31)
 _LOW = np.uint64(PRIME)
 _FORM = L.NUMBER_FORM | 255 << L.OPERATION_SHIFT & ~L.CUT
@@ -137,7 +139,7 @@ class ChainedRegister(SymbolicVector):
 
     def __init__(self, whole: ChainedSteps, count: int, index: int) -> None:
         self._whole, self._count, self._index = whole, count, index
-        super().__init__(whole.bits, whole._start, whole.flags)
+        super().__init__(whole.bits, _NO_WORDS, whole.flags)
         self._computed: hashing.Words | None = None
         self.bundle = whole, index
 
@@ -191,24 +193,36 @@ def next_steps(
     return ChainedSteps(accumulator.bits, flags, payload_of(accumulator), 1, own, others)
 
 
-def more_steps(chain: ChainedSteps, name: str, rows: Array, columns: Array, row: Array, column: Array) -> ChainedSteps:
+def more_steps(
+    chain: ChainedSteps,
+    name: str,
+    rows: Array,
+    columns: Array,
+    row: Array,
+    column: Array,
+    places: tuple[Array | None, Array | None] = (None, None),
+) -> ChainedSteps:
     """Return the results of n more steps of a name, as those of `next_steps` one after the other.
 
     `rows` and `columns` are the hashes of the vectors of all steps, shape (2, n, blocks, vectors); an output takes the
-    vectors `row` and `column` of these.
+    vectors `row` and `column` of these.  `places` gives for each block of the chain its number among those of `rows`
+    and of `columns`; None: its own.
     """
     count = rows.shape[1]
     weights = np.concatenate([_powers(count - 1 - each, 4) for each in range(count)], axis=1)
     factors = _powers(count, len(chain.shape))
     found = []
-    for sums, before, index in (
-        (sums_of(rows) + _named(name, 4), chain._rows, row),
-        (sums_of(columns), chain._columns, column),
+    for sums, before, index, place in (
+        (sums_of(rows) + _named(name, 4), chain._rows, row, places[0]),
+        (sums_of(columns), chain._columns, column, places[1]),
     ):
         _reduce(sums)
         weighted = sums * weights
         _reduce(weighted)
-        total = weighted.sum(axis=1)[:, :, index] + before * factors
+        of_vectors = weighted.sum(axis=1)
+        if place is not None:
+            of_vectors = of_vectors[:, place]
+        total = of_vectors[:, :, index] + before * factors
         _reduce(total)
         found.append(total)
     flags = chain.flags

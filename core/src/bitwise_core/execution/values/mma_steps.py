@@ -126,6 +126,9 @@ class HashedVectors:
     `zero` marks the vectors that are constant zeros only (None: none is), and `signed` says whether any of these zeros
     is -0.  `sticky` holds the inherited flags.  `finite`: every element is a finite number, by assumption or as a
     constant.
+
+    `place` is the number of the vectors that each block of the batch takes, for vectors of some of the blocks (None:
+    those at its own number, or the only ones); see `placed`.
     """
 
     words: hashing.Words
@@ -133,15 +136,38 @@ class HashedVectors:
     sticky: L.Flags
     signed: bool = False
     finite: bool = False
+    place: Array | None = None
 
     def take(self, index: Array) -> HashedVectors:
         """See `OperandVectors.take`."""
+        if self.place is not None:
+            return self.spread().take(index)
         words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
         zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
         return HashedVectors(words, zero, self.sticky, self.signed, self.finite)
 
+    def placed(self, first: int, count: int, place: Array | None) -> HashedVectors:
+        """Return vectors of `count` blocks from block `first` on, of which each block of the batch takes one.
+
+        They stay vectors of these blocks until `take` arranges them.
+        """
+        chosen = slice(first, first + count)
+        words = self.words if self.words.shape[1] == 1 else self.words[:, chosen]
+        zero = self.zero if self.zero is None or self.zero.shape[0] == 1 else self.zero[chosen]
+        sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[chosen]
+        return HashedVectors(words, zero, sticky, self.signed, self.finite, None if count == 1 else place)
+
+    def plain(self) -> HashedVectors:
+        """Return the vectors as computed ones, where they are computed when they are read."""
+        return self
+
+    def spread(self) -> HashedVectors:
+        """Return the vectors with those of every block of the batch."""
+        return self if self.place is None else replace(self, place=None).of_blocks(self.place)
+
     def of_blocks(self, blocks: Array) -> HashedVectors:
         """See `OperandVectors.of_blocks`."""
+        blocks = blocks if self.place is None else self.place[blocks]
         words = self.words if self.words.shape[1] == 1 else self.words[:, blocks]
         zero = self.zero if self.zero is None or self.zero.shape[0] == 1 else self.zero[blocks]
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
@@ -150,12 +176,14 @@ class HashedVectors:
     def settled(self) -> HashedVectors:
         """Return the vectors with no more than is known of them: no array where no vector is zeros."""
         zero = None if self.zero is None or not self.zero.any() else self.zero
-        return HashedVectors(self.words, zero, L.uniform_flags(self.sticky), self.signed, self.finite)
+        return HashedVectors(self.words, zero, L.uniform_flags(self.sticky), self.signed, self.finite, self.place)
 
     def joined(self, parts: int) -> HashedVectors:
         """Return the vectors of blocks of which each `parts` together are one."""
         if parts == 1:
             return self
+        if self.place is not None:
+            return self.spread().joined(parts)
         words = np.stack([_joined(each, parts) for each in self.words])
         zero = None if self.zero is None else _joined(self.zero, parts)
         sticky = self.sticky
@@ -167,7 +195,12 @@ class HashedVectors:
         """See `OperandVectors.concatenated`."""
         if not others:
             return self
-        parts = (self, *others)
+        together = [each.plain() for each in (self, *others)]
+        place = self.place
+        same = place is not None and all(
+            each.place is not None and np.array_equal(place, each.place) for each in others
+        )
+        parts = [replace(each, place=None) if same else each.spread() for each in together]
         sticky: L.Flags = 0
         for each in parts:
             sticky = sticky | each.sticky
@@ -178,15 +211,17 @@ class HashedVectors:
         zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
         signed = any(each.signed for each in parts)
         finite = all(each.finite for each in parts)
+        place = place if same else None
         if len(zeros) < len(parts):
-            return HashedVectors(words, None, sticky, signed, finite)
+            return HashedVectors(words, None, sticky, signed, finite, place)
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
-        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite)
+        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite, place)
 
     def same_in(self, blocks: Array, other: HashedVectors) -> bool:
         """See `OperandVectors.same_in`."""
-        return all(same_in_blocks(blocks, *each) for each in zip(self.words, other.words, strict=True))
+        both = zip(self.spread().words, other.spread().words, strict=True)
+        return all(same_in_blocks(blocks, *each) for each in both)
 
 
 def same_in_blocks(blocks: Array, left: Array, right: Array) -> bool:
@@ -305,17 +340,6 @@ def distinct_rows(rows: Array) -> tuple[Array, Array]:
     return np.array(firsts), np.array(number)
 
 
-def loaded_elements(addresses: Array, bits: int, per_load: int) -> tuple[SymbolicVector, Array]:
-    """Return the elements of loads of `per_load` elements each, for some blocks, and each block's number among these.
-
-    `addresses` has the shape (blocks, rows, loads), the elements' words (2, blocks, rows, loads * per_load).
-    """
-    first, number = distinct_rows(addresses)
-    own = addresses[first]
-    elements = own[..., None] + np.arange(0, per_load * bits // 8, bits // 8, dtype=np.uint64)
-    return SymbolicVector(bits, L.both_words(elements.reshape(*own.shape[:2], -1)), L.LOAD), number
-
-
 def of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
     """Return the elements of some blocks; one row stands for the elements of every block."""
     if elements.words.shape[1] == 1:
@@ -336,7 +360,8 @@ def _hashed_vectors(
         sticky = sticky | sticky_of(nan_bits(elements))
     else:
         hashed = full_hash(elements)
-    if signs is not None and elements.bits == 16 and form in FLOAT_FORMATS:
+    loads = isinstance(elements.flags, int) and elements.flags == L.LOAD
+    if signs is not None and elements.bits == 16 and form in FLOAT_FORMATS and (signs.has_loads or not loads):
         hashed = signs.without(hashed)
     count = hashed.shape[-1]
     factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)
@@ -379,11 +404,8 @@ def mma_terms(
     """
     if step.integers is None:
         accumulator = nan_marks.accumulator_operand(accumulator, context)
-    dimensions = max(len(shape_of(accumulator)), left.words.ndim)
-    # Accumulators that began with different flags have the same ones after a step.
-    flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
-    flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
-    chained = L.CHAINED | L.CUT * step.cuts
+    flags = _flags_of_step(step, accumulator, left, right)
+    chained = _chained(step)
     name, rows = "fused " + (step.arithmetic or step.name), left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
     unchanged = _adds_nothing(step, left, right, context)
@@ -413,6 +435,33 @@ def mma_terms(
     return _where_unchanged(unchanged, accumulator, out)
 
 
+def _chained(step: MmaStep) -> int:
+    return L.CHAINED | L.CUT * step.cuts
+
+
+def _flags_of_step(step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors) -> L.Flags:
+    """Return the flags of a step's results, without those of a chain and the marks of their NaNs."""
+    dimensions = len(shape_of(accumulator))
+    if not all(isinstance(each.sticky, int) for each in (left, right)):
+        dimensions = max(dimensions, left.words.ndim)
+    # Accumulators that began with different flags have the same ones after a step.
+    flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
+    return flags | (L.NOT_MINUS_ZERO * step.positive_zero)
+
+
+def flags_of_chain(
+    step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors
+) -> L.Flags | None:
+    """Return the flags of the results of a floating-point step, none of which only adds zeros, if all share them."""
+    flags = _flags_of_step(step, accumulator, left, right)
+    if not isinstance(flags, int):
+        return None
+    return nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, _NO_WORDS, flags | _chained(step))).flags
+
+
+_NO_WORDS: hashing.Words = np.zeros((2, 1, 1), dtype=np.uint64)
+
+
 def _where_unchanged(unchanged: Array, accumulator: SymbolicVector, out: SymbolicVector) -> SymbolicVector:
     """Return the accumulator plus +0 in some outputs, a step's or several steps' results in all others."""
     unchanged = np.broadcast_to(unchanged, out.words.shape[1:])
@@ -437,6 +486,7 @@ def mma_terms_in_order(
     zeros alone in the same outputs.
     """
     result, place = accumulator, 0
+    lefts, rights = ([each.plain() for each in side] for side in (lefts, rights))
     while place < len(lefts):
         end = place + 1
         if context.recorder is None and not step.cuts and accumulator.bits > 16:
@@ -453,7 +503,7 @@ def mma_terms_in_order(
     return result
 
 
-_Facts: TypeAlias = tuple[Array | None, Array | None, tuple[bool, ...]]
+_Facts: TypeAlias = tuple[tuple[Array | None, ...], tuple[bool, ...]]
 
 
 def _facts_of_step(left: HashedVectors, right: HashedVectors) -> _Facts | None:
@@ -461,13 +511,14 @@ def _facts_of_step(left: HashedVectors, right: HashedVectors) -> _Facts | None:
     both = (left, right)
     if not all(isinstance(each.sticky, int) and not each.sticky for each in both):
         return None
-    return left.zero, right.zero, tuple(fact for each in both for fact in (each.signed, each.finite))
+    places = tuple([array for each in both for array in (each.zero, each.place)])
+    return places, tuple([fact for each in both for fact in (each.signed, each.finite)])
 
 
 def _same_facts(one: _Facts, other: _Facts | None) -> bool:
-    if other is None or one[2] != other[2]:
+    if other is None or one[1] != other[1]:
         return False
-    pairs = zip(one[:2], other[:2], strict=True)
+    pairs = zip(one[0], other[0], strict=True)
     return all(a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)
 
 
@@ -489,7 +540,8 @@ def _similar_steps(
     rows, columns = _stacked_words(lefts[1:]), _stacked_words(rights[1:])
     if not step.commutes:
         columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
-    chain = more_steps(chain, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
+    places = lefts[0].place, rights[0].place
+    chain = more_steps(chain, "fused " + (step.arithmetic or step.name), rows, columns, row, column, places)
     return chain if unchanged is None else _where_unchanged(unchanged, accumulator, chain)
 
 

@@ -12,7 +12,7 @@ An integer of which only the lowest bit may be set is 0 or 1.  Its canonical for
 predicate of this bit, so predicates may be combined as such or as numbers.
 
 `PredicateBits` is the term of such an integer with its bits beside it.  Exchanges between threads and merges of lanes
-keep the bits.  Memory keeps a hash only, and `PredicateNumbers` knows which predicates were stored as 0 or 1.  Where
+keep the bits.  Memory keeps a hash only, and `PredicateNumbers` holds which predicates were stored as 0 or 1.  Where
 the bits are lost, the term remains.
 """
 
@@ -72,7 +72,7 @@ class Choice:
 class PredicateBits(SymbolicVector):
     """An integer and its bits, lowest first: predicates, or constants of each lane.
 
-    They are computed when they are asked for.  `ones` has the bits that may be set, except in undefined lanes.
+    They are computed when they are read.  `ones` has the bits that may be set, except in undefined lanes.
     `choice` is that of a select of two constants, else None.
     """
 

@@ -109,10 +109,13 @@ class ZeroSigns:
 
     def __init__(self) -> None:
         self._others = HashTable()
+        self.has_loads = False
+        """Whether a value that is a load may be recorded."""
 
     def note(self, value: SymbolicVector, other: SymbolicVector) -> None:
         """Record that each lane of `value` equals that of `other`, or that both are zeros."""
         shape = (2, *np.broadcast_shapes(value.words.shape[1:], other.words.shape[1:]))
+        self.has_loads = self.has_loads or bool(np.any((value.flags & L.NUMBER_FORM) == L.LOAD))
         self._others.add(*(np.broadcast_to(full_hash(each), shape).reshape(2, -1).copy() for each in (value, other)))
 
     def without(self, hashed: hashing.Words) -> hashing.Words:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import HashedVectors, OperandVectors, loaded_elements, of_blocks
+from bitwise_core.execution.values.loads_and_zeros import LoadsAndZeros, alike_blocks, elements_of, parts_of_registers
+from bitwise_core.execution.values.mma_steps import HashedVectors, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
@@ -53,6 +54,11 @@ class Fragment:
             self.computed = _vectors_of(self)
         return self.computed
 
+    @property
+    def settled_registers(self) -> list[Value]:
+        """The registers, each in the form in which it was computed."""
+        return [L.settled(each) for each in self.registers]
+
 
 def fragment(machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int) -> Fragment:
     """The fragment of these registers, whose elements have `bits` bits in the format `form`."""
@@ -69,7 +75,11 @@ def fragment(machine: Machine, registers: Sequence[Value], bits: int, form: str,
 
 
 def _vectors_of(of: Fragment) -> list[OperandVectors]:
-    elements, numbers = _loaded_elements((of,)) or _elements_of_registers((of,))
+    found = _loaded_elements((of,), [_loads_of(of)])
+    if found is None:
+        elements, numbers = _elements_of_registers((of,))
+    else:
+        elements, numbers = found[0], found[1][0]
     return _of_all_blocks(_vectors_of_k(elements, of), numbers, of)
 
 
@@ -92,56 +102,87 @@ def _vectors_of_k(elements: SymbolicVector, of: Fragment) -> list[OperandVectors
 
 def compute_together(fragments: Iterable[Fragment]) -> None:
     """Compute the vectors of fragments in the domain of terms, those of one kind in one pass."""
-    kinds: dict[tuple[object, ...], dict[int, Fragment]] = {}
+    kinds: dict[tuple[object, ...], dict[int, tuple[Fragment, _Loads | None]]] = {}
     for each in fragments:
         if each.computed is None:
-            loads = all(L.load_addresses(register) is not None for register in each.registers)
-            kind = each.bits, each.form, each.tile, each.step, id(each.blocks), loads
-            kinds.setdefault(kind, {})[id(each)] = each
+            loads = _loads_of(each)
+            kind = each.bits, each.form, each.tile, each.step, id(each.blocks), None if loads is None else loads[0]
+            kinds.setdefault(kind, {})[id(each)] = each, loads
     for members in kinds.values():
-        alike = tuple(members.values())
-        if len(alike) == 1:
-            continue
-        elements, numbers = _loaded_elements(alike) or _elements_of_registers(alike)
-        vectors = [each for each in _vectors_of_k(elements, alike[0]) if isinstance(each, HashedVectors)]
-        # Where some vectors are zeros, facts about all together need not be those about the vectors of one fragment.
-        assumed = alike[0].domain.assumes(FINITE)
-        if all(each.zero is None or not (each.signed or assumed) for each in vectors):
-            for of, own in zip(alike, np.split(numbers, len(alike)), strict=True):
-                of.computed = [each.settled() for each in _of_all_blocks(vectors, own, of)]
+        if len(members) > 1:
+            alike, loads_of_all = zip(*members.values(), strict=True)
+            _compute_alike(alike, loads_of_all)
 
 
-def _loaded_elements(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array] | None:
+def _compute_alike(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) -> None:
+    """Compute the vectors of fragments of one kind, if those of one fragment are known from those of all."""
+    found = _loaded_elements(alike, loads)
+    elements, numbers = found or _elements_of_registers(alike)
+    vectors = [each for each in _vectors_of_k(elements, alike[0]) if isinstance(each, HashedVectors)]
+    # Where some vectors are zeros, facts about all together need not be those about the vectors of one fragment.
+    if any(each.zero is not None and (each.signed or alike[0].domain.assumes(FINITE)) for each in vectors):
+        return
+    if found is None:
+        for of, own in zip(alike, np.split(numbers, len(alike)), strict=True):
+            of.computed = [each.settled() for each in _of_all_blocks(vectors, own, of)]
+        return
+    rows, (place, *_) = elements.words.shape[1] // len(alike), numbers
+    if alike[0].blocks is not None and len(place) > 1:
+        place = place[alike[0].blocks.place]
+    for index, of in enumerate(alike):
+        of.computed = [each.placed(index * rows, rows, place).settled() for each in vectors]
+
+
+_Loads: TypeAlias = tuple[int, list[LoadsAndZeros]]
+"""The width of the loads and zeros of which the registers of a fragment consist, and what each loads."""
+
+
+def _loads_of(of: Fragment) -> _Loads | None:
+    """What the registers of a fragment load; None if some element is neither a load nor zero."""
+    return None if of.bits > 32 or of.domain.recorder is not None else parts_of_registers(of.settled_registers, of.bits)
+
+
+def _loaded_elements(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) -> tuple[SymbolicVector, Array] | None:
     """The elements of fragments by wave, block, row and k, for some of their blocks, and the number of each block.
 
-    The blocks of the fragments follow each other.  None if some element is no load.
+    The blocks of the fragments follow each other, and so do the numbers of each.  None if some element is neither a
+    load nor zero.
     """
-    first, (blocks, threads) = alike[0], alike[0].shape
-    tile, count, chosen = first.tile, len(first.registers), first.blocks
-    if first.bits > 32 or first.domain.recorder is not None:
+    known = [each for each in loads if each is not None]
+    if len(known) < len(alike):
         return None
-    axes = threads // WAVE, tile.blocks, tile.groups, tile.side
-    rows = blocks if chosen is None else len(chosen.numbers)
-    words = np.empty((len(alike), rows, axes[0], axes[1], axes[3], axes[2], count), dtype=np.uint64)
-    for number, of in enumerate(alike):
-        for index, each in enumerate(of.registers):
-            addresses = L.load_addresses(each)
-            if addresses is None:
-                return None
-            spread = np.broadcast_to(addresses, (blocks, threads)).reshape(blocks, *axes)
-            own = spread if chosen is None else spread[chosen.numbers]
-            words[number, ..., index] = own.transpose(0, 1, 2, 4, 3)
-    return loaded_elements(words.reshape(len(alike) * rows, -1, tile.groups * count), first.bits, 32 // first.bits)
+    size, loaded = known[0][0], [each for _, own in known for each in own]
+    zeros = any(each.zeros for each in loaded)
+    if zeros and not all(each.is_apart for each in loaded):
+        return None
+    first, (_, threads) = alike[0], alike[0].shape
+    tile, chosen = first.tile, first.blocks
+    lanes = [each.addresses for each in loaded]
+    if chosen is not None:
+        lanes = [each if len(each) == 1 else each[chosen.numbers] for each in lanes]
+    blocks = max(map(len, lanes))
+    place: Array | None = None
+    together = alike_blocks(lanes, blocks)
+    if together is not None:
+        place = together[1]
+        lanes = [each if len(each) == 1 else each[together[0]] for each in lanes]
+    rows, count = max(map(len, lanes)), len(lanes) // len(alike)
+    whole = np.concatenate([np.broadcast_to(each, (rows, threads)) for each in lanes])
+    axes = len(alike), count, rows, threads // WAVE, tile.blocks, tile.groups, tile.side
+    addresses = _moved(whole, axes, (0, 2, 3, 4, 6, 5, 1), (len(alike) * rows, -1, tile.groups * count))
+    elements = elements_of(addresses, zeros, first.bits, size)
+    numbers = np.arange(rows) if place is None else place
+    return elements, numbers + rows * np.arange(len(alike))[:, None]
 
 
 def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array]:
     """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
-    registers = [each for of in alike for each in of.registers]
+    registers = [each for of in alike for each in of.settled_registers]
     stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
     if stacked is None:
-        stacked = stacked_values([each for of in alike for each in _elements(of.registers, of.bits)], threads)
+        stacked = stacked_values([each for of in alike for each in _elements(of.settled_registers, of.bits)], threads)
     if chosen is not None:
         stacked = of_blocks(stacked, chosen.numbers)
     rows, count = stacked.words.shape[1], len(alike)

@@ -1,4 +1,7 @@
-"""Parses a file into `bitwise_core.assembly.module.Module`: kernels with descriptors and parameters, functions."""
+"""Parses a file into `bitwise_core.assembly.module.Module`: kernels with descriptors and parameters, functions.
+
+s_nop computes nothing and is not kept, except in files that compute addresses relative to an instruction.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from bitwise_amd_gfx942.text.lines import LineError, split_instruction, without_
 from bitwise_amd_gfx942.text.operands import OperandError, parse_operand
 from bitwise_core.assembly.module import (
     AssemblyError,
+    Immediate,
     Instruction,
     Kernel,
     Module,
@@ -35,13 +39,22 @@ _BODY_DIRECTIVES = re.compile(
 `.p2align` has no value to fill with, and may have a largest number of bytes as its third operand.
 """
 
+_RELATIVE_TO = "s_getpc"
+"""The beginning of the mnemonics that return the address of an instruction."""
+
 FINAL_OPCODES = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
+
+_WAIT_STATES = frozenset((Immediate(count),) for count in range(16))
+"""The operands of s_nop."""
 
 MAXIMUM_LINES = 1 << 14
 """How many lines that are instructions are kept between files."""
 
 _LINES: dict[str, tuple[str, tuple[Operand, ...]]] = {}
 """Opcode and operands of such lines: kernels of one kind share most of theirs, and each is parsed once."""
+
+_PAUSES: set[str] = set()
+"""Such lines that only pause: emulated conversions have one of them in five."""
 
 REGISTERS = {"v": 32, "a": 32, "s": 32}
 """The width in bits of each register prefix; registers need no declaration."""
@@ -78,16 +91,21 @@ class _Parser:
         self.parameters: dict[str, tuple[Argument, ...]] = {}
         self.current: str | None = None
         self.in_text = True
+        self.is_relative = _RELATIVE_TO in text
+        """Whether the file computes addresses relative to an instruction, which count every instruction between."""
 
     def module(self) -> Module:
         """Parse the file.  Raises AssemblyError."""
         rows = iter(enumerate(self.lines, 1))
         known, sources = _LINES, self.sources
+        pauses = set() if self.is_relative else _PAUSES
         for number, raw in rows:
             found = known.get(raw)
             if found is not None and self.in_text and self.current is not None:
                 opcode, operands = found
                 self.bodies[self.current][1].append(Instruction(opcode, operands, None, number, self.source))
+                continue
+            if raw in pauses and self.in_text and self.current is not None:
                 continue
             if raw in sources:
                 self.source = sources[raw] or self.source
@@ -195,8 +213,12 @@ class _Parser:
             raise AssemblyError(self.file, number, str(error)) from None
         assert self.current is not None
         opcode = ".".join((mnemonic, *modifiers))
-        if len(_LINES) >= MAXIMUM_LINES:
+        if len(_LINES) + len(_PAUSES) >= MAXIMUM_LINES:
             _LINES.clear()
+            _PAUSES.clear()
+        if not self.is_relative and opcode == "s_nop" and parsed in _WAIT_STATES:
+            _PAUSES.add(raw)
+            return
         _LINES[raw] = opcode, parsed
         self.bodies[self.current][1].append(Instruction(opcode, parsed, None, number, self.source))
 

@@ -154,7 +154,8 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> Control:
         numbers = [machine.known(machine.read_bits(each, 32)) for each in (number, *count)]
         if any(each is None or (each != each.flat[0]).any() for each in numbers):
-            raise Unsupported("a barrier's number or count varies", instruction.line)
+            reason = "the number or the count of a barrier differs between threads or depends on data"
+            raise Unsupported(reason, instruction.line)
         values = [int(each.flat[0]) for each in numbers if each is not None]
         if values[0] >= _BARRIERS:
             raise Unsupported(f"a block has no barrier {values[0]}", instruction.line)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.loads_and_zeros import alike_blocks, elements_of, parts_of_registers
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, loaded_elements, of_blocks
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 
@@ -38,12 +40,12 @@ def fragment_vectors(
         return found[1]
     if len(cache) > 512:
         cache.clear()
-    result = []
+    result, warps = [], machine.threads // 32
     for half in range(halves):
         chosen = registers[half::halves]
         loads = _loaded_elements(machine, chosen, element_bits) if blocks is None else None
         if loads is not None:
-            result.append(machine.domain.operand_vectors(loads[0], form).of_blocks(loads[1]))
+            result.append(machine.domain.operand_vectors(loads[0], form, warps).of_blocks(loads[1]))
             continue
         vectors = machine.domain.operand_vectors(_elements(machine, chosen, element_bits), form)
         result.append(vectors if blocks is None else vectors.of_blocks(blocks.place))
@@ -52,18 +54,24 @@ def fragment_vectors(
 
 
 def _loaded_elements(machine: Machine, registers: Sequence[Value], bits: int) -> tuple[SymbolicVector, Array] | None:
-    """Return what `_elements` returns, for distinct blocks, and each block's number; None unless all are loads."""
-    if machine.domain.recorder is not None:
+    """Return what `_elements` returns, for some blocks, and the number among them of the one that each block is like.
+
+    None unless all elements are loads and zeros.
+    """
+    loads = None if machine.domain.recorder is not None else parts_of_registers(registers, bits)
+    if loads is None:
         return None
-    addresses = [L.load_addresses(each) for each in registers]
-    blocks, count = machine.blocks, machine.threads // _LANES_PER_VECTOR
-    words = np.empty((blocks, count, len(registers), _LANES_PER_VECTOR), dtype=np.uint64)
-    for index, each in enumerate(addresses):
-        if each is None:
-            return None
-        spread = np.broadcast_to(each, (blocks, machine.threads))
-        words[:, :, index] = spread.reshape(blocks, count, _LANES_PER_VECTOR)
-    return loaded_elements(words.reshape(blocks, count, -1), bits, max(32, bits) // bits)
+    size, parts = loads
+    lanes = [each.addresses for each in parts]
+    alike = alike_blocks(lanes, max(map(len, lanes)))
+    if alike is not None:
+        lanes = [each if len(each) == 1 else each[alike[0]] for each in lanes]
+    rows, count, per_register = max(map(len, lanes)), machine.threads // _LANES_PER_VECTOR, len(lanes) // len(registers)
+    whole = np.concatenate([np.broadcast_to(each, (rows, machine.threads)) for each in lanes])
+    axes = len(registers), per_register, rows, count, _LANES_PER_VECTOR
+    addresses = whole.reshape(axes).transpose(2, 3, 0, 4, 1).reshape(rows, count, -1)
+    elements = elements_of(addresses, any(each.zeros for each in parts), bits, size)
+    return elements, np.arange(rows) if alike is None else alike[1]
 
 
 def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> SymbolicVector:
@@ -98,6 +106,13 @@ def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> Symbol
     return SymbolicVector(bits, words.reshape(2, blocks, count, -1), flags.reshape(blocks, count, -1))
 
 
+@cache
+def _rows_and_columns(halves: int, warps: int) -> tuple[Array, Array]:
+    """Return the indices of the rows and columns of accumulators, by half, element, warp, lane / 4 and lane % 4."""
+    rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
+    return rows, np.arange(warps * 8).reshape(warps, _LANES_PER_VECTOR, 2).transpose(2, 0, 1)[None, :, :, None]
+
+
 def accumulate(
     machine: Machine,
     step: MmaStep,
@@ -107,8 +122,7 @@ def accumulate(
 ) -> list[SymbolicVector]:
     """Apply one warp-level step m16n8 or m8n8; return the new accumulator elements in the order 2 * half + e."""
     halves, warps = len(left), machine.threads // 32
-    rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
-    columns = np.arange(warps * 8).reshape(warps, _LANES_PER_VECTOR, 2).transpose(2, 0, 1)[None, :, :, None]
+    rows, columns = _rows_and_columns(halves, warps)
     shape = (halves, 2, warps, 8, _LANES_PER_VECTOR)
     before = [as_symbolic_vector(each) for each in accumulators]
     whole = bundled(before)

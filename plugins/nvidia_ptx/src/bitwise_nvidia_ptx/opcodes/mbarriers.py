@@ -294,7 +294,7 @@ def _initialise(instruction: Instruction) -> Step:
         require_known_condition(machine, "an mbarrier operation", of_blocks=True)
         number = machine.known(machine.read_bits(count, 32))
         if number is None or (number != number.flat[0]).any():
-            raise Unsupported("an mbarrier's count varies", instruction.line)
+            raise Unsupported("the count of an mbarrier differs between threads or depends on data", instruction.line)
         blocks = machine.blocks
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
@@ -339,7 +339,7 @@ def _amount(machine: Machine, operand: Operand | None, line: int) -> int:
         return 1
     number = machine.known(machine.read_bits(operand, 32))
     if number is None or (number != number.flat[0]).any():
-        raise Unsupported("an mbarrier's operand varies", line)
+        raise Unsupported("an operand of an mbarrier instruction differs between threads or depends on data", line)
     return int(number.flat[0])
 
 

@@ -380,7 +380,7 @@ def store(instruction: Instruction, context: Context) -> Step:
             local_memory.store(machine, address, values, bits, line)
             return
         if space == "const":
-            raise Unsupported("constant memory is written", line)
+            raise Unsupported("the kernel stores to constant memory", line)
         where = address.astype(np.uint64, copy=False)
         if small and together and may_be_settled(machine):
             machine.memory.lane_stores[line] = machine.warp

@@ -293,18 +293,17 @@ def elect(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("redux", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def redux(instruction: Instruction, context: Context) -> Step:
-    """redux.sync.op.type over whole warps: the operations are exact, so that their order does not matter."""
+    """redux.sync.op{.abs}{.NaN}.type over whole warps: the operations are exact, so their order does not matter."""
     parts = parts_of(instruction, 4)
     verb, kind = parts[2], parts[-1]
     if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
         raise UnknownInstruction(instruction)
     if kind == "f32" and verb in ("min", "max"):
         kind = "nan.fp32" if "NaN" in parts else "fp32"
-        if "abs" in parts:
-            raise UnknownInstruction(instruction)
-    elif kind not in (("b32",) if verb in ("and", "or", "xor") else ("u32", "s32")):
+    elif "abs" in parts or kind not in (("b32",) if verb in ("and", "or", "xor") else ("u32", "s32")):
         raise UnknownInstruction(instruction)
     meaning = named(instruction, f"{verb}.b32" if verb == "add" else f"{verb}.{kind}")
+    magnitude = named(instruction, "abs.fp32") if "abs" in parts else None
     destination, source, members = operands_of(instruction, 3)
     line = instruction.line
 
@@ -313,6 +312,8 @@ def redux(instruction: Instruction, context: Context) -> Step:
         if machine.threads % 32 or not has_whole_warps(machine):
             raise Unsupported("redux over part of a warp", line)
         _check_exact_members(machine, members, line)
+        if magnitude is not None:
+            value = machine.domain.floating(magnitude, [value])
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
             other = take_threads(value, thread ^ distance) if _varies_between_threads(value) else value

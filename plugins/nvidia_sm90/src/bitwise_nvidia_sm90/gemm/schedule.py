@@ -89,7 +89,7 @@ def check(plan: Plan, chosen: Schedule) -> None:
         raise UnsupportedGEMM(f"{chosen}: accumulators of fp16 have a kernel of Triton without tensor maps")
     if chosen.packed:
         if not chosen.tma:
-            raise UnsupportedGEMM(f"{chosen}: packed needs tma")
+            raise UnsupportedGEMM(f"{chosen}: packed operands need tensor maps (tma)")
         plan = packed_plan(plan)
     _check_warpgroups(plan, chosen)
     if chosen.gathering:

@@ -1,4 +1,4 @@
-"""What the workers of readings run.
+"""Jobs of the workers of readings: the analysis of a kernel, the comparison of two, the search for a witness.
 
 It is imported where a kernel is read: an answer that is recalled does not need the analysis.
 """
@@ -12,7 +12,8 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Session, prepare
 from bitwise_core.checker.comparison import compare_large
 from bitwise_core.checker.determinism import WitnessResult
-from bitwise_core.checker.kernel_readings import AnalysisJob, ComparisonJob, ForeignWorker
+from bitwise_core.checker.kernel_comparisons import ComparisonJob
+from bitwise_core.checker.kernel_readings import AnalysisJob, ForeignWorker
 from bitwise_core.checker.order_witness import OrderWitness, find_order_witness
 from bitwise_core.checker.readings import environment
 from bitwise_core.checker.results import AnalysisResult
