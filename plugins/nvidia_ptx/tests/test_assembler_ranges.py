@@ -29,6 +29,7 @@ NUMBERS = {
     "0.5": "0f3F000000",
     "1": "0f3F800000",
     "3": "0f40400000",
+    "inf": "0f7F800000",
 }
 
 DECIDED = {
@@ -51,8 +52,8 @@ DECIDED = {
 """Instructions that leave a number in %f3, and comparisons of it that ptxas makes true."""
 
 OPEN = {
-    "magnitude": ("abs.f32 %f3, %f1;", "gt 0", "lt 1", "lt 0", "leu 0", "ge 1"),
-    "sine": ("sin.approx.f32 %f3, %f1;", "lt 1", "gt -1", "lt 0.5"),
+    "magnitude": ("abs.f32 %f3, %f1;", "gt 0", "lt 1", "lt 0", "leu 0", "ge 1", "le inf", "gtu inf"),
+    "sine": ("sin.approx.f32 %f3, %f1;", "lt 1", "gt -1", "lt 0.5", "lt inf"),
     "number": ("mov.f32 %f3, %f1;", "ge 0", "lt 3"),
     "root": ("sqrt.rn.f32 %f3, %f1;", "ge 0"),
     "saturated number": ("cvt.sat.f32.f32 %f3, %f1;", "ge 0", "lt 3"),

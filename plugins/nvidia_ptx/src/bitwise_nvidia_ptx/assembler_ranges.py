@@ -1,9 +1,9 @@
 """The ranges of fp32 numbers that ptxas knows, by which it decides comparisons also for a NaN.
 
-ptxas makes `setp.ge.f32 p, |x|, 0` true, and `setp.lt.f32 p, tanh(x), 2`, though both are false for a NaN.  ptxas 12.8
-and 12.9 know ranges of magnitudes, ex2, sin, cos, tanh, saturated results, squares, signs, sums, differences and
+ptxas makes `setp.ge.f32 p, |x|, 0` true, and `setp.lt.f32 p, tanh(x), 2`, though both are false for a NaN.  ptxas 12.8,
+12.9 and 13.0 know ranges of magnitudes, ex2, sin, cos, tanh, saturated results, squares, signs, sums, differences and
 products of these, their extrema and selections; not behind a shuffle, a branch, a loop or a fused product.  The ranges
-here are at least as narrow.
+here are at least as narrow.  A comparison with an infinity, which tests for NaNs, stays one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def compared_by_range(instruction: Instruction, sources: Sources) -> Operand | N
 
         def holds(literal: int, low: float = low, high: float = high, decided: str = decided) -> bool:
             limit = _number(literal)
-            return {"lt": high < limit, "le": high <= limit, "gt": low > limit, "ge": low >= limit}[decided]
+            return (
+                math.isfinite(limit)
+                and {"lt": high < limit, "le": high <= limit, "gt": low > limit, "ge": low >= limit}[decided]
+            )
 
         if sources.may_be(bound, holds, instruction):
             return number
