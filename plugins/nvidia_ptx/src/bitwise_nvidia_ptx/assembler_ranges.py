@@ -1,7 +1,7 @@
 """The ranges of fp32 numbers that ptxas knows, by which it decides comparisons also for a NaN.
 
-ptxas makes `setp.ge.f32 p, |x|, 0` true, and `setp.lt.f32 p, tanh(x), 2`, though both are false for a NaN.  ptxas 12.8,
-12.9 and 13.0 know ranges of magnitudes, ex2, sin, cos, tanh, saturated results, squares, signs, sums, differences and
+ptxas makes `setp.ge.f32 p, |x|, 0` true, and `setp.lt.f32 p, tanh(x), 2`, though both are false for a NaN.  ptxas 12.8
+and 13.0 know ranges of magnitudes, ex2, sin, cos, tanh, saturated results, squares, signs, sums, differences and
 products of these, their extrema and selections; not behind a shuffle, a branch, a loop or a fused product.  The ranges
 here are at least as narrow.  A comparison with an infinity, which tests for NaNs, stays one.
 """
