@@ -25,7 +25,7 @@ from bitwise_bench.proofs.prover import CORE, ProofError, Task, digests, is_sett
 from bitwise_bench.proofs.solvers import Bitwuzla, Outcome, abstracted
 from bitwise_bench.proofs.standard import agrees
 from bitwise_bench.proofs.vectors import patterns, special
-from bitwise_core.execution import assumptions
+from bitwise_core.execution import finite_patterns
 from bitwise_core.ir.rules.proofs import checked
 from bitwise_core.ir.rules.rule import Rule, RuleError, over
 from bitwise_core.numerics import FLOAT_FORMATS, FORMATS, operation
@@ -86,7 +86,7 @@ def test_an_operation_without_an_expression_is_named(name: str) -> None:
 def test_finite_patterns_are_those_of_the_assumption(name: str) -> None:
     form = FLOAT_FORMATS[name]
     found = patterns(form, 2000, np.random.default_rng(0))
-    assert (not_finite(found, form) == assumptions.not_finite(found, form)).all()
+    assert (not_finite(found, form) == finite_patterns.not_finite(found, form)).all()
     assert np.isin(np.array(special(form)[:40]), patterns(form, 4000, np.random.default_rng(1))).mean() > 0.9
 
 

@@ -20,6 +20,10 @@ command = typer.Typer(
 )
 
 
+def _entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number} entries"
+
+
 @command.command()
 def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show where results are kept, how many there are, and how large they are.
@@ -44,7 +48,7 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
             return
         typer.echo(f"{directory}" if directory is not None else "no folder: there is no home folder")
         for name, each in found.items():
-            typer.echo(f"{name}: {each.entries} entries, {each.size / (1 << 20):.1f} MiB")
+            typer.echo(f"{name}: {_entries(each.entries)}, {each.size / (1 << 20):.1f} MiB")
         typer.echo(f"limit of each folder: {size_limit() >> 20} MiB ({SIZE_VARIABLE})")
         if off:
             typer.echo(f"readings are not kept: {OFF_VARIABLE} is set")
@@ -60,4 +64,4 @@ def clear() -> None:
                 each.clear()
             except OSError as error:
                 raise InputError(f"{each.path}: cannot be removed ({error.strerror})") from None
-            typer.echo(f"{name}: {count} entries removed")
+            typer.echo(f"{name}: {_entries(count)} removed")

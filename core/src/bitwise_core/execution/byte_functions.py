@@ -408,7 +408,10 @@ def _part_value(part: Part, varying: Mapping[int, Value]) -> Value | None:
     """Return bits of a result; None where lanes have constants among several atoms."""
     if not part.atoms:
         return part.table.reshape(1, 1)
-    atoms = [extract(varying[number], 8 * byte, 8) for number, byte in part.atoms]
+    atoms = [
+        extract(value.value if type(value) is _DeferredLookUp else value, 8 * byte, 8)
+        for value, byte in ((varying[number], byte) for number, byte in part.atoms)
+    ]
     if part.copies:
         return atoms[0]
     vectors = [as_symbolic_vector(each) for each in atoms]
@@ -520,7 +523,8 @@ class _LookUps:
                     found[place].append(part.table.reshape(1, 1))
                     continue
                 ((number, byte),) = part.atoms
-                atom = extract(each.varying[number], 8 * byte, 8)
+                value = each.varying[number]
+                atom = extract(value.value if type(value) is _DeferredLookUp else value, 8 * byte, 8)
                 found[place].append(atom)
                 if not part.copies:
                     wanted.setdefault(part.tag, []).append((place, index, part, as_symbolic_vector(atom)))

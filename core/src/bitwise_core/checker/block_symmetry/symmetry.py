@@ -51,7 +51,7 @@ from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch, che
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at
-from bitwise_core.execution.memory.global_memory import is_order_independent
+from bitwise_core.execution.memory.atomic_contributions import is_order_independent
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.undetermined import OTHER_BLOCK, Cause, Kind, Nondeterministic, race
 from bitwise_core.execution.values.distinct import sorted_distinct

@@ -17,8 +17,8 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.atomic_contributions import is_order_independent
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
-from bitwise_core.execution.memory.global_memory import is_order_independent
 from bitwise_core.execution.memory.loads import stored_elements
 from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.values import hashing

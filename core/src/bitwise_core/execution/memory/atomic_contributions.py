@@ -1,14 +1,35 @@
-"""Contributions of atomic operations to elements, combined in one order."""
+"""Contributions of atomic operations to elements: whether their order matters, and their combination in one order."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Domain
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteredAtomics:
+    """Contributions of an atomic operation at addresses that depend on data.
+
+    `words` is the sum of their hashes.  `buffers` are the buffers that they may reach; None means any.
+    """
+
+    name: str
+    words: hashing.Words
+    line: int
+    buffers: frozenset[int] | None
+
+
+def is_order_independent(operation: Operation) -> bool:
+    """Return whether an atomic operation has the same result in every order."""
+    return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")
 
 
 def combined(

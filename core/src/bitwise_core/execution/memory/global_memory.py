@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import ClassVar, TypeAlias
 
@@ -14,7 +14,7 @@ from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
-from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.atomic_contributions import ScatteredAtomics, combined, is_order_independent
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
 from bitwise_core.execution.memory.copy_ends import CopyEnds
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
@@ -57,7 +57,6 @@ from bitwise_core.execution.races.undetermined import (
     undetermined_where,
 )
 from bitwise_core.execution.thread_numbers import further_thread
-from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, high_half
@@ -104,19 +103,6 @@ def _with_joined_halves(value: PackedVector) -> PackedVector:
             place += 1
         start += L.width(parts[-1])
     return PackedVector(tuple(parts))
-
-
-@dataclass(frozen=True, slots=True)
-class ScatteredAtomics:
-    """Contributions of an atomic operation at addresses that depend on data.
-
-    `words` is the sum of their hashes.  `buffers` are the buffers that they may reach; None means any.
-    """
-
-    name: str
-    words: hashing.Words
-    line: int
-    buffers: frozenset[int] | None
 
 
 def _distinct(numbers: Array) -> list[int]:
@@ -832,8 +818,3 @@ def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:
     one, other = as_symbolic_vector(left), as_symbolic_vector(right)
     same = np.asarray(L.constant_mask(one)) & np.asarray(L.constant_mask(other)) & (one.words[0] == other.words[0])
     return bool((same if mask is None else same | ~mask).all())
-
-
-def is_order_independent(operation: Operation) -> bool:
-    """Return whether an atomic operation has the same result in every order."""
-    return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")

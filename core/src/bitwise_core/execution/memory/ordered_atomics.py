@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
+from bitwise_core.execution.memory.atomic_contributions import is_order_independent
+from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access, overlapping
 from bitwise_core.execution.races.undetermined import UndeterminedValues
 from bitwise_core.execution.thread_numbers import block_of

@@ -9,10 +9,10 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module, program_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.memory.atomic_contributions import combined, kept_contributions
+from bitwise_core.execution.memory.atomic_contributions import combined, is_order_independent, kept_contributions
 from bitwise_core.execution.memory.copy_ends import may_read_late
 from bitwise_core.execution.memory.free_memory import return_free_memory
-from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
+from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
     StoredElements,

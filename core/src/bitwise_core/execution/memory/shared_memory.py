@@ -432,7 +432,11 @@ class SharedMemory:
         if self.chunks is not None:
             self._release(np.unique(touched >> self.chunks.shift))
         if self.elements is not None:
-            self._release_elements(np.unique(touched))
+            chosen = None if rows is not None else _blocks_and_lanes(cells, mask)
+            if chosen is not None and isinstance(chosen[0], slice):
+                self.elements.drop(touched[0][chosen[1]])  # all blocks overwrite them
+            else:
+                self._release_elements(np.unique(touched))
         for part, (words, flags) in enumerate(contents):
             self._put(cells + part if part else cells, words, flags, mask, rows)
 

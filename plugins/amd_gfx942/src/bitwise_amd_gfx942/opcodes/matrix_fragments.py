@@ -54,11 +54,6 @@ class Fragment:
             self.computed = _vectors_of(self)
         return self.computed
 
-    @property
-    def settled_registers(self) -> list[Value]:
-        """The registers, each in the form in which it was computed."""
-        return [L.settled(each) for each in self.registers]
-
 
 def fragment(machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int) -> Fragment:
     """The fragment of these registers, whose elements have `bits` bits in the format `form`."""
@@ -139,7 +134,7 @@ _Loads: TypeAlias = tuple[int, list[LoadsAndZeros]]
 
 def _loads_of(of: Fragment) -> _Loads | None:
     """What the registers of a fragment load; None if some element is neither a load nor zero."""
-    return None if of.bits > 32 or of.domain.recorder is not None else parts_of_registers(of.settled_registers, of.bits)
+    return None if of.bits > 32 or of.domain.recorder is not None else parts_of_registers(of.registers, of.bits)
 
 
 def _loaded_elements(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) -> tuple[SymbolicVector, Array] | None:
@@ -179,10 +174,10 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
     """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
-    registers = [each for of in alike for each in of.settled_registers]
+    registers = [each for of in alike for each in of.registers]
     stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
     if stacked is None:
-        stacked = stacked_values([each for of in alike for each in _elements(of.settled_registers, of.bits)], threads)
+        stacked = stacked_values([each for of in alike for each in _elements(of.registers, of.bits)], threads)
     if chosen is not None:
         stacked = of_blocks(stacked, chosen.numbers)
     rows, count = stacked.words.shape[1], len(alike)

@@ -18,6 +18,7 @@ from bitwise_core.execution.deferred_blends import DeferredBlend, deferred_blend
 from bitwise_core.execution.deferred_selects import DeferredSelect, is_unread_by_parts, part_of
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.deferred_values import DeferredValue
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
@@ -60,6 +61,9 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
                 return found.in_active_lanes(machine)
             if type(found) is DeferredBlend:
                 held = found.in_lanes(machine.mask)
+                return _narrow_to_active(machine, held) if type(held) is PackedVector else held
+            if isinstance(found, DeferredValue):
+                held = found.value
                 return _narrow_to_active(machine, held) if type(held) is PackedVector else held
             return poison(32) if found is None else found
 

@@ -23,7 +23,7 @@ from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import blend_values, concat
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.symbolic_vector import Array, Value, every
 from bitwise_nvidia_ptx.opcodes import cluster_copies, tensor_copy
 from bitwise_nvidia_ptx.opcodes.common import DEPENDS_ON_ORDER
 from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
@@ -154,7 +154,7 @@ def _issue(
 def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
     outer = machine.mask
     count = None if size is None else machine.known(machine.read_bits(size, 32))
-    if size is None or (count is not None and count.size == 1 and int(count.flat[0]) == bits // 8):
+    if size is None or (count is not None and every(count == bits // 8)):
         return _load_global(machine, origin, bits, line)
     if count is None:
         raise DataDependent("an asynchronous copy's size depends on data", line)
