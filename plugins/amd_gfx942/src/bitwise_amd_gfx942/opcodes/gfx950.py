@@ -42,13 +42,12 @@ _EXTREMA = ("v_minimum3_f32", "v_maximum3_f32", "v_pk_minimum3_f16", "v_pk_maxim
 @vector_opcode(TABLE, *_EXTREMA, operands=DESTINATION_FIRST, effects=Effect.NONE)
 def extremum_with_nans(instruction: Instruction, context: Context) -> Step:
     """The minimum or maximum of three numbers, or two of them, NaN where one is NaN; -0 is less than +0."""
-    pair = instruction.opcode.startswith("v_pk_")
-    kind = "fp16" if pair else "fp32"
+    kind = "fp16" if instruction.opcode.startswith("v_pk_") else "fp32"
     check_not_flushed(instruction, context, kind)
     compute = extremum_of_three(operation(f"{'min' if 'minimum' in instruction.opcode else 'max'}.nan.{kind}"))
-    return (
-        packed(instruction, kind, 3, compute) if pair else float_step(instruction, context, (kind,) * 3, kind, compute)
-    )
+    if kind == "fp16":
+        return packed(instruction, kind, 3, compute)
+    return float_step(instruction, context, (kind,) * 3, kind, compute)
 
 
 @vector_opcode(TABLE, "v_bitop3_b32", "v_bitop3_b16", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -95,11 +94,10 @@ def swap_rows(instruction: Instruction, context: Context) -> Step:
     """Exchange the upper half of each 2 * size lanes of the first register with the lower half of the second one's."""
     size = 16 if "permlane16" in instruction.opcode else 32
     check_modifiers(instruction)
-    registers = instruction.operands
-    if len(registers) != 2:
+    if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two registers")
-    first, second = (reader(each, "b32", instruction) for each in registers)
-    writers = [writer(each, 32, instruction) for each in registers]
+    first, second = (reader(each, "b32", instruction) for each in instruction.operands)
+    writers = [writer(each, 32, instruction) for each in instruction.operands]
 
     def step(machine: Machine) -> None:
         check_all_lanes_active(machine, instruction)
