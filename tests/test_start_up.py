@@ -88,6 +88,12 @@ def test_a_kernel_is_read_with_the_modules_of_its_architecture() -> None:
     assert not found & set(others)
 
 
+def test_a_product_is_explained_without_the_profiles_of_other_vendors() -> None:
+    found = imported_by("gemm", "128", "128", "128", "--arch", "sm_90", *OF_CUBLAS.split())
+    assert "bitwise_cublas_profiles.library_profile" in found
+    assert "bitwise_rocblas_profiles.library_profile" not in found
+
+
 @pytest.mark.parametrize(
     "command", [("partition", ""), ("determinism", ""), ("diff", "/row_sum_0.ptx", "/row_sum_1.ptx")]
 )

@@ -67,7 +67,7 @@ commands.as_errors = interrupt
 PROGRAM = "from bitwise_core.command import main; main()"
 
 
-@pytest.mark.parametrize("module", ["bitwise_core.cli", "typer", "bitwise_core.checker.readings", "numpy"])
+@pytest.mark.parametrize("module", ["bitwise_core.cli", "typer", "bitwise_core.checker.readings", "pydantic"])
 def test_an_interrupt_while_a_module_is_imported(module: str) -> None:
     script = f"""
 import signal, sys

@@ -55,10 +55,16 @@ def explain_product(
 def explainable_profile(library: str, architecture: str | None) -> ExplainableProfile:
     """Return the profile of a library `NAME:VERSION` on an architecture, by default the only one that has it.
 
-    Raises InputError.
+    Profiles of one library, version and architecture return the same descriptors: the first one is taken, and those
+    behind it are not loaded.  Raises InputError.
     """
     name, _, version = library.partition(":")
-    profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
+    profiles: list[ExplainableProfile] = []
+    for each in registry.default().profiles:
+        if isinstance(each, ExplainableProfile):
+            profiles.append(each)
+            if (each.library, each.version, each.architecture) == (name, version, architecture):
+                return each
     of_version = [each for each in profiles if (each.library, each.version) == (name, version)]
     chosen = {each.architecture: each for each in of_version if architecture in (None, each.architecture)}
     if len(chosen) == 1:
