@@ -236,6 +236,10 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "| open | an approximate instruction without published bits, beside other differences |",
         "| Unknown | not read, or not determined, on one of both |",
         "",
+        f"What was measured of the lanes of a warp on {left} was not measured elsewhere. Kernels whose result rests on "
+        "it are not determined there without `--assume lowest-lane` or `--assume warp-order` "
+        "([soundness](../SOUNDNESS.md#the-lowest-lane-of-a-colliding-store)).",
+        "",
     ]
     for record, other in zip(records, others, strict=True):
         entries = compiled(record)

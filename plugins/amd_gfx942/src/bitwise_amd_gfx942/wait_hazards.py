@@ -67,12 +67,12 @@ def memory_accesses(instruction: Instruction, info: InstructionInfo) -> tuple[Me
     if name.startswith(_SCALAR):
         return (MemoryAccess("lgkmcnt", False, info.writes),)
     if name.startswith(_SHARED):
-        destinations = frozenset({_SHARED_WRITE}) if name.startswith("ds_write") else info.writes
-        return (
-            MemoryAccess(
-                "lgkmcnt", True, destinations | {_SHARED_READ} if name.startswith("ds_read") else destinations
-            ),
-        )
+        destinations = info.writes
+        if info.effects.overlaps(Effect.STORE):
+            destinations |= {_SHARED_WRITE}
+        if info.effects.overlaps(Effect.LOAD):
+            destinations |= {_SHARED_READ}
+        return (MemoryAccess("lgkmcnt", True, destinations),)
     if name in ("buffer_inv", "buffer_wbl2"):
         return ()
     reads = "_load_" in name or "sc0" in found.modifiers

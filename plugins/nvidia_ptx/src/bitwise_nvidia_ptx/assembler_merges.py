@@ -41,12 +41,12 @@ from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
 from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_extrema import extremum_of
+from bitwise_nvidia_ptx.assembler_ranges import compared_by_range
 from bitwise_nvidia_ptx.assembler_sources import ONES, WIDTHS, Sources, bits_of
 from bitwise_nvidia_ptx.eight_bit_pairs import joined_conversions
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
-_BOUNDED = re.compile(r"(sin|cos|tanh)\.approx(\.ftz)?\.f32")
 _SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
@@ -91,9 +91,10 @@ class _Merge:
     """What ptxas merges, as the end of a sentence, and the lanes whose results may differ.
 
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
-    a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `unknown`: only lanes in which
-    one of these operands is no known number.  `opens`: a NaN of fp32 may be the canonical one; a number differs only
-    where there is an `operand` that decides.  `refused`: the machine code may read its result before it is computed.
+    a NaN of this format differs, of the operand, or of any one.  `equal`: lanes in which two operands have one value.
+    `unknown`: only lanes in which one of these operands is no known number.  `opens`: a NaN of fp32 may be the
+    canonical one; a number differs only where there is an `operand` that decides.  `refused`: the machine code may read
+    its result before it is computed.
     """
 
     what: str
@@ -149,8 +150,9 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
     if base == "mov" and instruction.guard is not None:
         return _of_guarded_move(instruction, sources)
-    if base == "selp" and _is_bounded_choice(instruction, sources):
-        return _Merge("a selection with a function whose NaN it leaves out")
+    if base in ("set", "setp") and (ranged := compared_by_range(instruction, sources)) is not None:
+        what = "a comparison that is decided by the range of its numbers, also for a NaN"
+        return _Merge(what, ranged, form=FLOAT_FORMATS["fp32"])
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
     if base in ("shl", "shr") and bits_of(instruction) == 64:
@@ -239,15 +241,6 @@ def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: Source
         return arithmetic and each.endswith(f".{kind}") and (".ftz" in each) != (".ftz" in opcode)
 
     return kind in ("f16", "f16x2") and _of_kind(operands, sources, differs)
-
-
-def _is_bounded_choice(instruction: Instruction, sources: Sources) -> bool:
-    """Return whether a selection compares a sine, a cosine or a hyperbolic tangent with a literal and may return it."""
-    *operands, predicate = _choice(instruction)
-    if not _of_kind(operands, sources, lambda each: _BOUNDED.fullmatch(each) is not None):
-        return False
-    comparisons = (each for each in sources.comparisons(predicate, instruction) if ".f" in each.opcode)
-    return any(sources.may_be(one, lambda number: True) for each in comparisons for one in each.operands[1:])
 
 
 def _rounds_otherwise(rounding: str, opcode: str) -> bool:
@@ -415,8 +408,8 @@ def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | Non
     """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
     if not isinstance(instruction.operands[0], Register) or len(instruction.operands) != 2:
         return None
-    if _of_clamps(instruction, sources) is not None or _is_bounded_choice(instruction, sources):
-        return _Merge("a move under a guard with the extremum or the function before it")
+    if _of_clamps(instruction, sources) is not None:
+        return _Merge("a move under a guard with the extremum before it")
     return _of_extrema(instruction, sources)
 
 
@@ -558,7 +551,7 @@ def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
         found: Array = np.any(np.broadcast_arrays(*pairs), axis=0) if pairs else np.zeros((1, 1), dtype=bool)
         return np.logical_and(machine.active(), found) if found.any() else found
     active: Array = machine.active()
-    if merge.form is not None:
+    if merge.form is not None and merge.operand is None:
         operands = instruction.operands[1:-1] if instruction.opcode.startswith("selp.") else instruction.operands[1:]
         sources, bits = [each for each in operands if isinstance(each, Register)], merge.form.bits
         differing = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
+from typing import Any
 
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, registers_of
 from bitwise_core.execution.architecture import OpcodeTable
@@ -54,6 +55,8 @@ class Sources:
             for bits in WIDTHS.values()
         }
         """Whether the kernel compares floats of a width."""
+        self.ranges: dict[int, Any] = {}
+        """The ranges of the results of instructions, by their identities (`assembler_ranges`)."""
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}

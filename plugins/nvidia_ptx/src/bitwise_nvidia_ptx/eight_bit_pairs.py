@@ -137,7 +137,7 @@ class _Pairs:
         """Return the number of an operand.  Registers with one definition have that of its instruction."""
         if not isinstance(operand, Register):
             return repr(operand)
-        work = [operand.name]
+        work, begun = [operand.name], set[str]()
         while work:
             name = work[-1]
             definition = None if name in self._numbers else self._definition(name)
@@ -147,9 +147,9 @@ class _Pairs:
                 continue
             instruction = self.instructions[definition]
             read = sorted(self.flow.infos[definition].reads)
-            open_names = [each for each in read if each not in self._numbers and each not in work]
-            if open_names:
-                work += open_names
+            if name not in begun:
+                begun.add(name)
+                work += [each for each in read if each not in self._numbers and each not in begun]
                 continue
             numbers = tuple(self._numbers.get(each, each) for each in read)
             place = [name in registers_in(each) for each in _items(instruction.operands[0])]

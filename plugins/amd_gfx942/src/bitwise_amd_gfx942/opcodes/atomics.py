@@ -20,9 +20,12 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of
+from bitwise_amd_gfx942.opcodes.shared_memory import order_wave_accesses, shared_address
+from bitwise_amd_gfx942.opcodes.shared_reads import read_offset
 from bitwise_core.assembly.module import Instruction, Operand, Vector, registers_of
+from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.domains.domain import DataDependent
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
@@ -32,7 +35,7 @@ from bitwise_core.execution.instruction_info import (
 )
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine, Step, conjunction
-from bitwise_core.execution.memory.access import check_in_buffer, update_global
+from bitwise_core.execution.memory.access import check_in_buffer, update_global, update_shared
 from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
@@ -57,6 +60,14 @@ _KINDS: Mapping[str, tuple[str, int]] = {
 }  # fmt: skip
 """By the end of the mnemonic: the operation, with a place for the architecture, and the number of packed elements."""
 
+_SHARED_UPDATES: Mapping[str, str] = {
+    f"ds_{verb}_{kind}{bits}": f"{verb}.{operands}{bits}"
+    for verbs, kinds in (("add", {"u": "b"}), ("min max", {"i": "s", "u": "u"}), ("and or xor", {"b": "b"}))
+    for verb in verbs.split()
+    for kind, operands in kinds.items()
+    for bits in (32, 64)
+}
+"""The operations on integers in shared memory whose order does not matter, by the mnemonic without a result."""
 _NAME = re.compile(r"(global|flat|buffer)_atomic_(\w+)")
 
 _UNBOUNDED = (1 << 31) - (1 << 13)
@@ -240,13 +251,36 @@ def _shared_atomic_info(instruction: Instruction) -> InstructionInfo:
     return with_implicit(operands, Effect.LOAD | Effect.STORE, reads=EXECUTION_MASK)(instruction)
 
 
+@vector_opcode(TABLE, *_SHARED_UPDATES, operands=NO_DESTINATION, effects=Effect.LOAD | Effect.STORE)
+def update_in_shared_memory(instruction: Instruction, context: Context) -> Step:
+    """Operations on integers in shared memory whose order does not matter, and that return nothing."""
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "takes two operands")
+    address_operand, source = instruction.operands
+    meaning = operation(_SHARED_UPDATES[form(instruction.opcode).name])
+    read_address, offset = reader(address_operand, "b32", instruction), read_offset(instruction)
+    value_of, line = reader(source, f"b{meaning.bits}", instruction), instruction.line
+
+    def step(machine: Machine) -> None:
+        order_wave_accesses(machine)
+        address = shared_address(machine, read_address(machine), offset, line)
+        if (active_values(address, active_lanes(machine.mask, address)) % np.uint64(meaning.bits // 8)).any():
+            raise Unsupported("an atomic operation on shared memory is not aligned", line)
+        update_shared(machine, address, meaning, value_of(machine))
+
+    return step
+
+
 @TABLE.opcode(
-    *(f"ds_{verb}{back}_{kind}" for verb in ("add", "sub", "min", "max", "and", "or", "xor", "inc", "dec")
-      for back in ("", "_rtn") for kind in ("u32", "u64", "i32", "i64", "b32", "b64", "f32", "f64")),
+    *sorted(
+        {f"ds_{verb}{back}_{kind}" for verb in ("add", "sub", "min", "max", "and", "or", "xor", "inc", "dec")
+         for back in ("", "_rtn") for kind in ("u32", "u64", "i32", "i64", "b32", "b64", "f32", "f64")}
+        - _SHARED_UPDATES.keys()
+    ),
     *(f"ds_{verb}_rtn_b{bits}" for verb in ("wrxchg", "cmpst") for bits in (32, 64)), operands=_shared_atomic_info
 )  # fmt: skip
 def in_shared_memory(instruction: Instruction, context: Context) -> Step:
-    """Atomic operations on shared memory, which are not modelled.  Raises UnknownInstruction."""
+    """Other atomic operations on shared memory, which are not modelled.  Raises UnknownInstruction."""
     raise UnknownInstruction(instruction, "is an atomic operation on shared memory, which is not modelled")
 
 

@@ -293,6 +293,15 @@ def _ieee_mode(instruction: Instruction, context: Context, kind: str) -> bool:
     return mode.ieee
 
 
+def extremum_of_three(of_two: Operation) -> Compute:
+    """The minimum or maximum of three numbers, as two of two operands each."""
+
+    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        return apply_float(machine, of_two, (apply_float(machine, of_two, (first, second)), third))
+
+    return compute
+
+
 @vector_opcode(
     TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16", operands=DESTINATION_FIRST, keeps=with_16_bits
 )
@@ -301,17 +310,14 @@ def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> S
     verb, kind = _verb_and_format(instruction)
     verb = verb.removesuffix("3")
     ieee = _ieee_mode(instruction, context, kind)
-    extreme_of_two = operation(f"{verb}.{kind}")
     signalling = operation(f"{verb}3.signalling.{kind}@{context.arch.name}")
 
-    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
-        def plain() -> Value:
-            inner = apply_float(machine, extreme_of_two, (first, second))
-            return apply_float(machine, extreme_of_two, (inner, third))
+    plain = extremum_of_three(operation(f"{verb}.{kind}"))
 
+    def compute(machine: Machine, *values: Value) -> Value:
         if not ieee:
-            return plain()
-        return unless_signalling(machine, (first, second, third), plain, signalling)
+            return plain(machine, *values)
+        return unless_signalling(machine, values, lambda: plain(machine, *values), signalling)
 
     return float_step(instruction, context, (kind,) * 3, kind, compute, keep_high_half=True)
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.modes import flushes, mode_of
-from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.conversion import check_not_flushed, rounding_conversion
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.floating import apply_float, float_step
+from bitwise_amd_gfx942.opcodes.floating import apply_float, extremum_of_three, float_step
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, modifier_value
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
@@ -38,31 +36,18 @@ TABLE = Table()
 _ROW = 16
 """The number of lanes of a row."""
 
+_EXTREMA = ("v_minimum3_f32", "v_maximum3_f32", "v_pk_minimum3_f16", "v_pk_maximum3_f16")
 
-@vector_opcode(TABLE, "v_minimum3_f32", "v_maximum3_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+
+@vector_opcode(TABLE, *_EXTREMA, operands=DESTINATION_FIRST, effects=Effect.NONE)
 def extremum_with_nans(instruction: Instruction, context: Context) -> Step:
-    """The minimum or maximum of three numbers, NaN where one is NaN; -0 is less than +0."""
-    compute = _extremum_with_nans(instruction, context, "fp32")
-    return float_step(instruction, context, ("fp32",) * 3, "fp32", compute)
-
-
-@vector_opcode(TABLE, "v_pk_minimum3_f16", "v_pk_maximum3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def extrema_with_nans(instruction: Instruction, context: Context) -> Step:
-    """Two minima or maxima of three numbers each, NaN where one is NaN."""
-    return packed(instruction, "fp16", 3, _extremum_with_nans(instruction, context, "fp16"))
-
-
-def _extremum_with_nans(instruction: Instruction, context: Context, kind: str) -> Compute:
-    verb = "min" if "minimum3" in instruction.opcode else "max"
-    if flushes(mode_of(context.kernel), kind, instruction):
-        raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
-    meaning = operation(f"{verb}.nan.{kind}")
-
-    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
-        inner = apply_float(machine, meaning, (first, second))
-        return apply_float(machine, meaning, (inner, third))
-
-    return compute
+    """The minimum or maximum of three numbers, or two of them, NaN where one is NaN; -0 is less than +0."""
+    kind = "fp16" if instruction.opcode.startswith("v_pk_") else "fp32"
+    check_not_flushed(instruction, context, kind)
+    compute = extremum_of_three(operation(f"{'min' if 'minimum' in instruction.opcode else 'max'}.nan.{kind}"))
+    if kind == "fp16":
+        return packed(instruction, kind, 3, compute)
+    return float_step(instruction, context, (kind,) * 3, kind, compute)
 
 
 @vector_opcode(TABLE, "v_bitop3_b32", "v_bitop3_b16", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -76,7 +61,6 @@ def bitwise_function(instruction: Instruction, context: Context) -> Step:
     if not 0 <= table < 256:
         raise UnknownInstruction(instruction, "has a truth table that is not one of 8 bits")
     meaning = operation(f"lop3.{table:#04x}.b32")
-
     is_half = found.name.endswith("b16")
 
     def compute(machine: Machine, *values: Value) -> Value:
@@ -110,11 +94,10 @@ def swap_rows(instruction: Instruction, context: Context) -> Step:
     """Exchange the upper half of each 2 * size lanes of the first register with the lower half of the second one's."""
     size = 16 if "permlane16" in instruction.opcode else 32
     check_modifiers(instruction)
-    registers = instruction.operands
-    if len(registers) != 2:
+    if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two registers")
-    first, second = (reader(each, "b32", instruction) for each in registers)
-    writers = [writer(each, 32, instruction) for each in registers]
+    first, second = (reader(each, "b32", instruction) for each in instruction.operands)
+    writers = [writer(each, 32, instruction) for each in instruction.operands]
 
     def step(machine: Machine) -> None:
         check_all_lanes_active(machine, instruction)

@@ -25,6 +25,9 @@ from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 
 TABLE = OpcodeTable()
 
+_FP8 = {"fp8": "e4m3", "bf8": "e5m2"}
+"""The formats of 8 bits by name, in the order of the values 0 and 1 of cbsz (for a) and blgp (for b) of f8f6f4."""
+
 _SHAPES = {
     "f32_32x32x16_f16": ("fp16", 16), "f32_16x16x32_f16": ("fp16", 16),
     "f32_32x32x16_bf16": ("bf16", 16), "f32_16x16x32_bf16": ("bf16", 16),
@@ -35,17 +38,10 @@ _SHAPES = {
     "i32_32x32x32_i8": ("s8", 8), "i32_16x16x64_i8": ("s8", 8),
     "i32_32x32x16_i8": ("s8", 8), "i32_16x16x32_i8": ("s8", 8),
     "f32_32x32x64_f8f6f4": ("", 8), "f32_16x16x128_f8f6f4": ("", 8),
-    **{
-        f"f32_{shape}_{left}_{right}": (f"{left} {right}", 8)
-        for shape in ("32x32x16", "16x16x32") for left in ("fp8", "bf8") for right in ("fp8", "bf8")
-    },
+    **{f"f32_{shape}_{a}_{b}": (f"{_FP8[a]} {_FP8[b]}", 8)
+       for shape in ("32x32x16", "16x16x32") for a in _FP8 for b in _FP8},
 }  # fmt: skip
 """The instructions that Triton uses, after v_mfma_: the format of the operands, and the bits of an element."""
-
-_FORMATS = {"fp8": "e4m3", "bf8": "e5m2"}
-
-_FP8 = {0: "e4m3", 1: "e5m2"}
-"""The values of cbsz (for a) and blgp (for b) of f8f6f4 that are modelled."""
 
 _NAME = re.compile(r"v_mfma_((f32|f64|i32)_(\d+)x\d+x(\d+)_\w+)")
 _RESULTS = {"f32": "fp32", "f64": "fp64", "i32": "s32"}
@@ -63,12 +59,12 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     if found is None or len(instruction.operands) != 4:
         raise UnknownInstruction(instruction)
     (kind, bits), result, side, k = _SHAPES[found[1]], _RESULTS[found[2]], int(found[3]), int(found[4])
-    left, right = (kind, kind) if " " not in kind else (_FORMATS[each] for each in kind.split())
+    left, right = kind.split() if " " in kind else (kind, kind)
     if is_narrow:
         chosen = [modifier_value(instruction, found_form.modifiers.get(each, "0")) for each in ("cbsz", "blgp")]
-        if not set(chosen) <= _FP8.keys():
+        if not set(chosen) <= {0, 1}:
             raise UnknownInstruction(instruction, "has operands of 4 or 6 bits, which are not modelled")
-        left, right = (_FP8[each] for each in chosen)
+        left, right = (tuple(_FP8.values())[each] for each in chosen)
     mode = mode_of(context.kernel)
     flushed = result != "s32" and not (mode.denormals_fp32 == mode.denormals_fp16_fp64 == DENORMALS_KEPT)
     step = MmaStep(
