@@ -148,6 +148,8 @@ The first run of one on a sample keeps its answer, which the others recall.
 """
 
 LIMIT = 2.0
+NOISE = 1.1
+"""The least times of two series of runs of one command differ by up to a tenth on a busy machine."""
 
 MINIMUM_RUNS, MAXIMUM_RUNS = 4, 20
 """A process beside others takes more CPU time than alone, by how much changes from one second to the next.
@@ -182,7 +184,7 @@ def test_the_start_of_a_command_takes_at_most_twice_the_time_of_its_libraries(
         LIBRARY_SECONDS[imports] = min(libraries, LIBRARY_SECONDS.get(imports, libraries))
         if runs >= MINIMUM_RUNS and own <= LIMIT * libraries:
             return
-    assert own <= LIMIT * libraries
+    assert own <= NOISE * LIMIT * libraries
 
 
 def test_the_pytest_plugin_imports_no_analysis() -> None:
