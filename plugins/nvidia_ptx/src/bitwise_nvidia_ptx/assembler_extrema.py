@@ -7,7 +7,7 @@ zero or subnormal, it returns another number than the selection.
 ptxas 12.8, 12.9 and 13.0 do so for sm_80 to sm_120 alike, for every literal but -0 and NaNs, ordered and unordered
 comparisons, of moves under a guard too, and through moves, signs and operations on integers that leave x as it is.
 They do not for two registers that are no literals, in other formats, behind another condition or a branch, and where
-something else reads the predicate.  The analysis does not rely on the last two.
+something else reads the predicate.  The analysis does not rely on the last of these.
 """
 
 from __future__ import annotations
@@ -103,8 +103,10 @@ def _moved(register: Register, user: Instruction, sources: Sources) -> object:
 
 
 def _comparisons(predicate: Operand, user: Instruction, sources: Sources) -> Iterator[Instruction]:
-    """Yield the comparisons of fp32 numbers on which a predicate may depend, also those whose result is a number."""
-    for each in sources.comparisons(predicate, user):
+    """Yield the comparison of fp32 numbers on which alone a predicate may depend, also one whose result is a number."""
+    every = list(sources.comparisons(predicate, user))
+    conditions = [each for each in every if not all(isinstance(one, Immediate) for one in each.operands[1:3])]
+    for each in conditions if len(conditions) == 1 else ():
         if _COMPARISON.fullmatch(each.opcode):
             yield each
         elif _INTEGER_COMPARISON.fullmatch(each.opcode):
@@ -117,12 +119,33 @@ def _may_agree(
     literal: Operand, instruction: Instruction, bound: Operand, comparison: Instruction, sources: Sources
 ) -> bool:
     """Return whether an operand of a selection and one of a comparison may be one number that the assembler knows."""
+    one, other = _literals(literal, instruction, sources), _literals(bound, comparison, sources)
+    return bool(one & other) or (bool(one and other) and None in one | other)
 
-    def is_bound(number: int) -> bool:
-        word = number & 0xFFFFFFFF
-        return sources.may_be(bound, lambda other: other & 0xFFFFFFFF == word, comparison)
 
-    return sources.may_be(literal, is_bound, instruction)
+def _literals(operand: Operand, user: Instruction, sources: Sources) -> set[int | None]:
+    """Return the literals that an operand may be, None for a computed one; nothing if it may be another number."""
+    if isinstance(operand, Immediate):
+        return {operand.value & 0xFFFFFFFF}
+    pending, seen, found = [(operand, user)], set[int](), set[int | None]()
+    while pending:
+        made = list(sources.defined(*pending.pop()))
+        if not made:
+            return set()
+        for each in made:
+            source = each.operands[-1]
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if each.opcode.startswith("mov.") and len(each.operands) == 2 and isinstance(source, Immediate):
+                found.add(source.value & 0xFFFFFFFF)
+            elif each.opcode.startswith("mov.") and len(each.operands) == 2 and isinstance(source, Register):
+                pending.append((source, each))
+            elif sources.follows_from_literals(sources.places[id(each)]):
+                found.add(None)
+            else:
+                return set()
+    return found
 
 
 def _is_subnormal_or_zero(number: int) -> bool:

@@ -536,8 +536,9 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 def _open_nans(machine: Machine, destination: Operand, note: str) -> None:
     """Replace a number of fp32 by one whose NaN may have become canonical."""
     if isinstance(destination, Register) and destination.name in machine.registers:
-        value = machine.read_bits(destination, 32)
-        machine.write(destination, machine.domain.with_open_nans(value, FLOAT_FORMATS["fp32"], note))
+        value, form = machine.read_bits(destination, 32), FLOAT_FORMATS["fp32"]
+        if not np.all(machine.domain.assumed_finite(value, form)):
+            machine.write(destination, machine.domain.with_open_nans(value, form, note))
 
 
 def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:

@@ -105,11 +105,11 @@ class Sources:
         if not self._reuses_registers:
             return False
         return any(
-            self.kernel.instructions[index].opcode.partition(".")[0] != "mov" and self._follows_from_literals(index)
+            self.kernel.instructions[index].opcode.partition(".")[0] != "mov" and self.follows_from_literals(index)
             for index in self._reaching(name, use)
         )
 
-    def _follows_from_literals(self, index: int) -> bool:
+    def follows_from_literals(self, index: int) -> bool:
         """Return whether all that an instruction reads is computed from literals, on every path to it.
 
         Of a value that is computed from itself, its start decides.
