@@ -36,6 +36,10 @@ being requested, and a verdict that uses it has a note.
 `WARP_ORDER`: the accesses of one warp to global memory take effect in the order of its machine instructions
 (`warp_order`).  On an architecture where this was measured (`Arch.warp_order`) it holds without being requested.
 
+`PROXIES_APART`: asynchronous reads of shared memory, such as those of matrix units, see what threads have copied to it
+(`cp.async`) only after a proxy fence, as they see what threads have stored.  It takes a default away, of which no
+document speaks, and is no condition of a verdict.
+
 `ANY_LANE`: what documents promise of the lanes of a warp, and no more.  Any lane's value may remain, also where
 `LOWEST_LANE` was measured, and only barriers order lanes, also where `WARP_ORDER` was measured.
 
@@ -51,7 +55,7 @@ from types import MappingProxyType
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
 LOWEST_LANE, WARP_ORDER, ANY_LANE, UNITS_APART = "lowest-lane", "warp-order", "any-lane", "units-apart"
-PIPELINE_IN_ORDER = "pipeline-in-order"
+PIPELINE_IN_ORDER, PROXIES_APART = "pipeline-in-order", "proxies-apart"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -60,6 +64,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
         LOWEST_LANE: "of a warp's store to one address, the value of the lowest lane of its last group remains",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
+        PROXIES_APART: "asynchronous reads see what threads have copied only after a proxy fence, as what they stored",
         UNITS_APART: "nothing of matrix units that is only published: two of them may differ unless both were measured",
         WARP_ORDER: "accesses of one warp to global memory take effect in the order of its machine instructions",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
@@ -77,8 +82,8 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )
-"""The assumptions as conditions of a verdict, each as a clause.  `ANY_LANE` and `UNITS_APART` take a default away, and
-are none."""
+"""The assumptions as conditions of a verdict, each as a clause.  `ANY_LANE`, `PROXIES_APART` and `UNITS_APART` take a
+default away, and are none."""
 
 
 def contradiction_in(assume: Collection[str]) -> str | None:

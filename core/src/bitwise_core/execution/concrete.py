@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
+from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE, PROXIES_APART
 from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers, open_integers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
@@ -378,6 +378,7 @@ def machine_for(
         # With the contents of a tensor that ends a loop, it is executed as often as it runs, which proves more.
         function_loops=prepared.function_loops if open_integers(prepared.launch) else None,
         lowest_lane=_note_of_lowest_lane(prepared),
+        proxies_apart=PROXIES_APART in prepared.assume,
         used=prepared.used,
     )
     if memory.domain.recorder is not None:

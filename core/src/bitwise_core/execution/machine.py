@@ -153,8 +153,9 @@ class Machine:
     whether its lanes are together again is not determined.  `parted_lanes`: the same since the last aligned barrier
     that all threads have passed, or the last exchange between all lanes of all warps.  `splits_blocks`: threads of a
     block may have taken different ways.  `lowest_lane` is the note of
-    executions that use `assumptions.LOWEST_LANE`, empty where it was requested, None where it does not hold.  `used`
-    collects the notes of measured facts that the execution used.  `runs_to_end`: the current part of the program is
+    executions that use `assumptions.LOWEST_LANE`, empty where it was requested, None where it does not hold.
+    `proxies_apart`: see `assumptions.PROXIES_APART`.  `used` collects the notes of measured facts that the execution
+    used.  `runs_to_end`: the current part of the program is
     not to stop at an instruction.
     """
 
@@ -194,6 +195,7 @@ class Machine:
     parted_lanes: bool = False
     splits_blocks: bool = False
     lowest_lane: str | None = None
+    proxies_apart: bool = False
     used: set[str] = field(default_factory=set)
     runs_to_end: bool = True
     _whole_blocks: tuple[Array, WholeBlocks] | None = None

@@ -25,7 +25,7 @@ _ASYNCHRONOUS_READS = (
 COPIES = (
     "matrix instructions and bulk copies are assumed to see what cp.async has copied to shared memory, once its "
     "threads have waited for it and a barrier follows, also with no proxy fence between: compilers leave it out, and "
-    "the PTX ISA does not promise it"
+    "the PTX ISA does not promise it (--assume proxies-apart does without)"
 )
 
 

@@ -356,9 +356,9 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.reads`."""
         self.detector.reads(self._cells(cells), self._actors(actor), what)
 
-    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False, needs_fence: bool = False) -> None:
         """See `RaceDetector.writes`."""
-        self.detector.writes(self._cells(cells), self._actors(actor), pending=pending)
+        self.detector.writes(self._cells(cells), self._actors(actor), pending=pending, needs_fence=needs_fence)
 
     def loads(self, cells: Array, actor: Array, line: int) -> None:
         """See `RaceDetector.loads`."""

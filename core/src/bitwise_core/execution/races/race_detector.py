@@ -241,8 +241,11 @@ class RaceDetector:
             if read is not None:
                 raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
 
-    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
-        """`actor` threads write these cells; `pending` marks a write that completes at a later wait.  Raises Race."""
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False, needs_fence: bool = False) -> None:
+        """`actor` threads write these cells; `pending` marks a write that completes at a later wait.  Raises Race.
+
+        `needs_fence`: asynchronous reads see also a pending write only after a proxy fence, as they see others.
+        """
         of_readers, of_writers = self.unordered_writes(cells, actor)
         if some(of_readers):
             raise race(Kind.SHARED, OVERWRITE_RACE, None)
@@ -252,7 +255,7 @@ class RaceDetector:
         self.accesses.other_writers[cells] = -1
         self._replace(cells)
         self.fences.written_by_threads(cells)
-        if pending:
+        if pending and not needs_fence:
             self.fences.written_by_agents(cells)
 
     def _replace(self, cells: Array) -> None:

@@ -146,7 +146,7 @@ def _issue(
             value = _source_value(machine, origin, bits, size, line)
     cells = accessed_cells(machine, own_offset(machine, destination))
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
-        races.writes(where, threads, pending=True)
+        races.writes(where, threads, pending=True, needs_fence=machine.proxies_apart)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
     pending_copies(machine).open.append(PendingCopy(cells, value, machine.mask, bits, acting, blocks, tuple(loads)))
 
