@@ -114,6 +114,8 @@ def test_a_lock_of_tables_needs_no_device(monkeypatch: pytest.MonkeyPatch) -> No
     said = "a.json: 3 products, 1 of them without a descriptor\nno descriptor, 1 times: it is not measured\n"
     assert ran(*named, "--out", "a.json") == (3, said, "")
     lock = read_lock("a.json")
+    assert ran(*named[:-2], "--out", "b.json") == (3, said.replace("a.json", "b.json"), "")
+    assert read_lock("b.json") == lock  # toy1 is the only architecture of toy 1.0
     assert lock.provenance == {
         "library": "toy 1.0", "architecture": "toy1",
         "source": "The tables of toy, without a device. Nothing was measured.",
@@ -162,8 +164,8 @@ LINE = "M N K, optionally followed by a type, a layout (NN, NT, TN or TT), out=T
          "library 'other'; known libraries: toy"),
         (["--shapes", "good.txt", "--library", "toy:2.0", "--arch", "toy1"], "--library: toy 2.0 on toy1 is not "
          "described; available: toy:1.0 on toy1"),
-        (["--shapes", "good.txt", "--library", "toy:1.0"], "--library takes NAME:VERSION and needs the architecture, "
-         "--arch; available: toy:1.0 on toy1"),
+        (["--shapes", "good.txt", "--library", "toy:2.0"], "--library: toy 2.0 is not described; available: toy:1.0 on "
+         "toy1"),
         (["--shapes", "good.txt", "--library", "toy:1.0", "--arch", "toy1", "--library-file", "x"],
          "--library-file is queried on a device: give --library without a version"),
         (["--shapes", "good.txt", "--arch", "toy1"],
