@@ -14,6 +14,7 @@ from bitwise_core.execution.assumptions import (
     CONDITIONS,
     FINITE,
     MATRIX_ARITHMETIC,
+    PROXIES_APART,
     UNITS_APART,
     conditions_of,
 )
@@ -77,8 +78,8 @@ def test_units_of_other_arithmetic_stay_apart(left: MmaStep, right: MmaStep) -> 
 
 def test_an_assumption_is_a_condition_of_a_verdict_unless_it_takes_a_default_away() -> None:
     assert Options(assume=frozenset(CONDITIONS)).assume == set(CONDITIONS)
-    assert {*CONDITIONS, ANY_LANE, UNITS_APART} == set(ASSUMPTIONS)
-    assert conditions_of({ANY_LANE, UNITS_APART, FINITE}) == (FINITE,)
+    assert {*CONDITIONS, ANY_LANE, PROXIES_APART, UNITS_APART} == set(ASSUMPTIONS)
+    assert conditions_of({ANY_LANE, PROXIES_APART, UNITS_APART, FINITE}) == (FINITE,)
 
 
 def test_units_that_differ_exclude_the_published_arithmetic() -> None:
