@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,8 @@ from bitwise_core.execution.concrete import checked_outputs, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
 from ptx_programs import ARCH, hashes, run, store, text
+from sass_listings import listing
 
 LOAD = (
     "mul.wide.u32 %d2, %r0, 16; add.s64 %d2, %d1, %d2; ld.global.v4.b32 {%r1, %r2, %r5, %r6}, [%d2];"
@@ -301,17 +299,10 @@ def test_a_register_that_was_written_again_holds_nothing_from_before() -> None:
     ("name", "found", "missing"), [("reciprocal of a power", "MUFU.EX2", "MUFU.RCP"), ("clamp", "FADD.SAT", "FMNMX")]
 )
 def test_the_installed_assembler_merges_them(name: str, found: str, missing: str, tmp_path: Path) -> None:
-    try:
-        ptxas = Ptxas.locate("sm_90a")
-        tool = disassemblers(ptxas.path)[0]
-    except (PtxasNotFound, IndexError) as error:
-        pytest.skip(f"no assembler with a disassembler: {error}")
     first, hidden, second = MERGED[name]
     for body, merged in ((first + second, True), (first + hidden + second, False)):
-        path = tmp_path / "k.cubin"
-        path.write_bytes(ptxas.assemble(text(LOAD + body + store("%r9", 32))))
-        listing = subprocess.run([tool, "-c", str(path)], check=True, capture_output=True, text=True).stdout
-        assert (found in listing and missing not in listing) == merged
+        code = listing(text(LOAD + body + store("%r9", 32)), tmp_path)
+        assert (found in code and missing not in code) == merged
 
 
 @pytest.mark.parametrize(

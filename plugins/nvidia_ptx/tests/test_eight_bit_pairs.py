@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
 from ptx_programs import hashes, text
+from sass_listings import listing
 
 LOAD = "mul.wide.u32 %d2, %r0, 16; add.s64 %d3, %d0, %d2; add.s64 %d2, %d1, %d2; ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d2]; mov.b32 %r8, %f4;"
 FIRST = "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;"
@@ -80,18 +79,9 @@ OF_DATA = ("F2FP", "F2F", "PRMT", "LOP3", "SHFL", "SEL", "STG", "STS")
 
 def read_early(body: str, tmp_path: Path) -> list[str]:
     """Return the registers that the machine code of a kernel without branches takes for data, and that hold none."""
-    try:
-        ptxas = Ptxas.locate("sm_90a")
-        tool = disassemblers(ptxas.path)[0]
-    except (PtxasNotFound, IndexError) as error:
-        pytest.skip(f"no assembler with a disassembler: {error}")
-    source, path = tmp_path / "k.ptx", tmp_path / "k.cubin"
-    source.write_text(text(LOAD + body, shared=SHARED))
-    subprocess.run([ptxas.path, "-arch=sm_90a", str(source), "-o", str(path)], check=True, capture_output=True)
-    listing = subprocess.run([tool, "-c", str(path)], check=True, capture_output=True, text=True).stdout
     data = set[str]()
     early: list[str] = []
-    for line in listing.splitlines():
+    for line in listing(text(LOAD + body, shared=SHARED), tmp_path).splitlines():
         code = re.fullmatch(r"(?:@!?U?P\d+ )?([A-Z][\w.]*) (.*?) ?;", re.sub(r"/\*.*?\*/", "", line).strip())
         names = [] if code is None else re.findall(r"\bR(\d+)", code[2])
         if code is None or not names:

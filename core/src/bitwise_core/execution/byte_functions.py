@@ -344,7 +344,7 @@ def _executed(
                 for name in cone.inputs[number]:
                     registers.pop(name, None)
                 registers.update(inputs[number])
-            before = dict(registers)
+            before = {} if done is None else dict(registers)
             program.steps[index](machine)
             if done is not None:
                 values = {name: value for name, value in registers.items() if before.get(name) is not value}

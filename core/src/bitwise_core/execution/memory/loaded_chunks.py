@@ -23,7 +23,7 @@ CHUNK = 8
 """The size of a chunk in bytes."""
 
 CELLS = np.uint64(2**64 - 1)
-"""What stands for the address of a chunk whose content is that of its cells; see `ZERO` for one of zeros."""
+"""The address of a chunk whose content is that of its cells; that of a chunk of zeros is `ZERO`."""
 
 
 def addresses_of(value: Value) -> list[Array] | None:

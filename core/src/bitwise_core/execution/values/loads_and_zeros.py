@@ -15,7 +15,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 ZERO = np.uint64(2**64 - 2)
-"""What stands for the address of a zero."""
+"""The address of a zero: no buffer of a launch has it."""
 
 _LARGEST = 1 << 63
 """No buffer of a launch has addresses from here on."""
@@ -30,7 +30,7 @@ class LoadsAndZeros:
 
     @property
     def is_apart(self) -> bool:
-        """Whether no address is what stands for something else."""
+        """Whether each address but `ZERO` is one that a buffer may have."""
         return self.zeros or int(self.addresses.max(initial=0)) < _LARGEST
 
 
