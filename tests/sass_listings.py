@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
-from bitwise_nvidia_ptx.sass_listing import listed_functions
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, disassemblers
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 
 def listing(ptx: str, folder: Path) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import recorded_tools as R
-from bitwise_nvidia_ptx import assembler
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, _listing
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
+from bitwise_nvidia_ptx.assembler import ptxas as assembler
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, disassemblers
+from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas, _listing
 from contraction_kernels import ADD, MUL, STORE, kernel
 
 TEXT = kernel(MUL, ADD, STORE)

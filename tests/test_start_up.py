@@ -108,7 +108,7 @@ def test_a_recalled_answer_loads_no_architecture(
     analysis = {"bitwise_nvidia_sm90.architecture", "bitwise_core.execution.machine", "bitwise_core.checker.analysis"}
     assert imported_by(*arguments) >= analysis
     # The second run recalls what the texts state, too: it parses none of them.
-    parsers = {"bitwise_core.assembly.module", "bitwise_nvidia_ptx.parser"}
+    parsers = {"bitwise_core.assembly.module", "bitwise_nvidia_ptx.text.parser"}
     assert not imported_by(*arguments) & (analysis | parsers | {"numpy"})
 
 

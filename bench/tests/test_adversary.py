@@ -39,7 +39,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import Operation
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 
 PTX, GFX942 = LANGUAGES["ptx"], LANGUAGES["gfx942"]
 OWN_STORE = {"f32": "fp32", "i32": "u32", "f16": "fp16", "bf16": "bf16", "i16": "u16", "f64": "fp64", "i64": "u64",

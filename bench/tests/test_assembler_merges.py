@@ -13,8 +13,8 @@ from bitwise_bench import assembler_merges as merges
 from bitwise_bench.adversary.expressions import Expression, constant, leaf, operations, replaced
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.ptx_vocabulary import HIDDEN
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 
 LISTING = """
 	.section	.text.kernel_1,"ax",@progbits

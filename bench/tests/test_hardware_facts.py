@@ -18,7 +18,7 @@ from bitwise_bench.hardware_facts import (
     step_of_zeros,
     steps,
 )
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_ptx.special_registers import fixed_by_launch
 
 RECORD = json.loads(Path(__file__).parents[2].joinpath("records/hardware-facts-sm90-h200.json").read_text())

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from bitwise_bench.store_translation import open_branches, text_stores, translation
-from bitwise_nvidia_ptx.sass_listing import listed_functions
+from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 RECORD = json.loads(Path(__file__).parents[2].joinpath("records/store-translation-sm90.json").read_text())
 TEXT = """.version 8.4

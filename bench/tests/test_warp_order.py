@@ -24,7 +24,7 @@ from bitwise_bench.warp_order import (
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.determined_runs import simulate_in_one_order
 from bitwise_core.execution.launch import Argument, Launch
-from bitwise_nvidia_ptx import machine_order
+from bitwise_nvidia_ptx.machine_code import access_order
 from bitwise_nvidia_sm90.architecture import SM90
 from workspace import ROOT
 
@@ -37,8 +37,8 @@ def test_accesses_took_effect_in_program_order() -> None:
     assert "measured on an H200" in str(SM90.warp_order)
     recorded = {form for form, _ in RECORDED}
     assert recorded == set(forms())
-    assert {form.load_cache for form in recorded} == {*machine_order.LOADS, ""} == set(LOADS)
-    assert {form.store_cache for form in recorded} == {*machine_order.STORES, ""} == set(STORES)
+    assert {form.load_cache for form in recorded} == {*access_order.LOADS, ""} == set(LOADS)
+    assert {form.store_cache for form in recorded} == {*access_order.STORES, ""} == set(STORES)
     assert {(form.before, form.guard) for form in recorded} == {(one, other) for one in BEFORE for other in GUARDS}
     for _, row in RECORDED:
         assert row["against program order"] == 0, row

@@ -17,12 +17,12 @@ from bitwise_core.checker.stated_targets import FOLDER, stated_target
 from bitwise_core.errors import InputError
 from bitwise_core.plugins.references import Deferred
 
-parser = pytest.importorskip("bitwise_nvidia_ptx.parser")
+parser = pytest.importorskip("bitwise_nvidia_ptx.text.parser")
 
 TEXT = row_sum()
 PARSE: Callable[[str, str], Module] = parser.parse
 SOURCE = Source("a.ptx", TEXT)
-REFERENCE = Deferred("bitwise_nvidia_ptx.parser:parse")
+REFERENCE = Deferred("bitwise_nvidia_ptx.text.parser:parse")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_another_text_is_parsed(parsed: list[str], opened: Callable[[str], Readi
 
 
 def test_another_parser_and_other_code_parse_again(parsed: list[str], opened: Callable[[str], ReadingCache]) -> None:
-    for reference, code in ((REFERENCE, "code"), (Deferred("bitwise_nvidia_ptx.parser:other"), "code"),
+    for reference, code in ((REFERENCE, "code"), (Deferred("bitwise_nvidia_ptx.text.parser:other"), "code"),
                             (REFERENCE, "other code")):  # fmt: skip
         assert stated_target(SOURCE, reference, opened(code)) == "sm_90"
     assert parsed == ["a.ptx"] * 3

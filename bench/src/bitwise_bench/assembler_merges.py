@@ -43,9 +43,9 @@ from bitwise_bench.adversary.vocabulary import Spec
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_core.output_files import write_text
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
-from bitwise_nvidia_ptx.sass_listing import listed_functions
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, disassemblers
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 SEQUENCES = 48
 """The sequences that are assembled in one file."""

@@ -24,9 +24,14 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import installed_assemblers
-from bitwise_nvidia_ptx.sass_listing import ListedFunction, ListedInstruction, SassInstruction, listed_functions
+from bitwise_nvidia_ptx.assembler.installed import installed_assemblers
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from bitwise_nvidia_ptx.machine_code.sass_listing import (
+    ListedFunction,
+    ListedInstruction,
+    SassInstruction,
+    listed_functions,
+)
 
 _STORE = re.compile(r"^\s*(?:@!?\S+\s+)?st\.(shared|global)((?:\.[\w:]+)*)\s")
 _ROOT = re.compile(r"^\s*(?:@!?\S+\s+)?([a-z]\w*)")

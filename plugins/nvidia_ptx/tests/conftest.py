@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 
 
 @pytest.fixture(scope="module")

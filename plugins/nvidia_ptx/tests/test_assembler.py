@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, code_digest
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, audit_tools, candidates, disassemblers
+from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas, code_digest
 from bitwise_nvidia_ptx.contraction.audit import audit
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, audit_tools, candidates, disassemblers
-from bitwise_nvidia_ptx.object_file import with_fewer_registers
-from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.machine_code.object_file import with_fewer_registers
+from bitwise_nvidia_ptx.text.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
 from ptx_programs import ARCH
 
@@ -40,7 +40,7 @@ def test_cache_is_used_and_allows_concurrent_writers(
         thread.join()
     (kept,) = (path for path in cache.rglob("*") if path.is_file())
     assert set(found) == {found[0]}
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.code_digest", lambda _: "f" * 64)
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.ptxas.code_digest", lambda _: "f" * 64)
     assert ptxas.digest(text) == found[0]
     for content in ("0" * 64, "\0" * 64, "torn"):
         kept.write_text(content)
@@ -107,7 +107,7 @@ def test_a_missing_assembler_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     for name in ("_in_triton_wheel", "_toolkits", "_in_nvidia_wheels"):
-        monkeypatch.setattr(f"bitwise_nvidia_ptx.installed_assemblers.{name}", lambda *_: iter(()))
+        monkeypatch.setattr(f"bitwise_nvidia_ptx.assembler.installed.{name}", lambda *_: iter(()))
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     text = kernel(MUL, ADD, STORE)
@@ -152,9 +152,9 @@ def test_tool_and_options_are_those_of_triton(
     for name in ("ptxas", "ptxas-blackwell"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.triton_version", lambda: version)
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.installed.triton_version", lambda: version)
     monkeypatch.setattr(
-        "bitwise_nvidia_ptx.installed_assemblers._in_triton_wheel", lambda name: iter([str(tmp_path / name)])
+        "bitwise_nvidia_ptx.assembler.installed._in_triton_wheel", lambda name: iter([str(tmp_path / name)])
     )
     found = Ptxas.locate(arch)
     assert (found.path, found.options) == (str(tmp_path / tool), options)
@@ -299,7 +299,7 @@ def test_a_product_by_1_is_exact(ptxas: Ptxas) -> None:
 
 
 def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: ())
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.installed.disassemblers", lambda _: ())
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
     assert not ptxas.rounds_exponentials(kernel(*SCALED))
 
@@ -311,10 +311,10 @@ def test_a_disassembler_that_lists_other_code_proves_nothing(
     tool.write_text("#!/bin/sh\necho nothing\n")
     tool.chmod(0o755)
     known = disassemblers(ptxas.path)
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: (str(tool),))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.installed.disassemblers", lambda _: (str(tool),))
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
     # An old disassembler does not know a later architecture: the next one is asked.
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: (str(tool), *known))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.installed.disassemblers", lambda _: (str(tool), *known))
     assert same(ptxas, kernel(*SCALED), kernel(*SCALED))
 
 
@@ -370,6 +370,6 @@ def test_every_assembler_that_may_be_chosen_identifies_the_tools(
     assert len({before, added, audit_tools()}) == 3
     wheel = _assembler(tmp_path / "nvidia" / "cu99" / "bin" / "ptxas", ptxas, "8.7")
     assert str(wheel) not in [path for path, _ in candidates("ptxas")]
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers._in_nvidia_wheels", lambda: iter([str(wheel)]))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler.installed._in_nvidia_wheels", lambda: iter([str(wheel)]))
     assert (str(wheel), "of the wheel of nvcc") in list(candidates("ptxas"))
     assert len({before, added, audit_tools()}) == 3

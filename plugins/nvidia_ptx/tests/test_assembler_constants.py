@@ -14,7 +14,7 @@ from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.launch import Argument, Launch
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_sm90.architecture import SM90
 from ptx_programs import store, text
 

@@ -16,8 +16,8 @@ import pytest
 
 from bitwise_core.assembly.module import Register
 from bitwise_core.execution.time_limit import TimeLimitExceeded
-from bitwise_nvidia_ptx import assembler as assembler_module
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
+from bitwise_nvidia_ptx.assembler import ptxas as assembler_module
+from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction import audit as audit_module
 from bitwise_nvidia_ptx.contraction import candidates as candidates_module
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
@@ -25,7 +25,7 @@ from bitwise_nvidia_ptx.contraction.candidates import Facts, candidate_pairs
 from bitwise_nvidia_ptx.contraction.fusion_guesses import fusable, fusions_of_machine_code
 from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, rewrite
-from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.text.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
 from ptx_programs import ARCH
 
@@ -644,7 +644,7 @@ def test_a_search_that_found_nothing_is_not_repeated(
 ) -> None:
     text = kernel(MUL, ADD, STORE)
     module = parse(text, "kernel.ptx")
-    monkeypatch.setattr(assembler_module.installed_assemblers, "disassemblers", lambda path: ())
+    monkeypatch.setattr(assembler_module.installed, "disassemblers", lambda path: ())
     first = audit(module, text, ARCH.opcodes, ptxas=ptxas, runs=2)
     assert (first.method, first.interrupted) == ("unresolved", False)
     assert audited(text, ptxas).method == FUSED, "another limit is another search"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.digest_cache import cached_digest
+from bitwise_nvidia_ptx.assembler.digest_cache import cached_digest
 
 KEY, OTHER = ("text", "12.8.93", "--gpu-name=sm_90a"), ("text", "12.8.93", "--gpu-name=sm_100a")
 DIGEST, WRONG = hashlib.sha256(b"machine code").hexdigest(), hashlib.sha256(b"other code").hexdigest()
@@ -162,7 +162,7 @@ def test_without_a_folder_every_digest_is_computed(cache: Path, spoil: Callable[
 
 WRITER = """
 import hashlib, sys
-from bitwise_nvidia_ptx.digest_cache import cached_digest
+from bitwise_nvidia_ptx.assembler.digest_cache import cached_digest
 for number in range(100):
     digest = hashlib.sha256(str(number % 10).encode()).hexdigest()
     if cached_digest("ptxas", [str(number % 10)], lambda: digest) != digest:

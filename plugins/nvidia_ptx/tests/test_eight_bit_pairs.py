@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from ptx_programs import hashes, text
 from sass_listings import listing
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from bitwise_nvidia_ptx.machine_code import (
+from bitwise_nvidia_ptx.machine_code.registers import (
     ArithmeticLines,
     MachineFunction,
     MachineInstruction,
@@ -14,7 +14,7 @@ from bitwise_nvidia_ptx.machine_code import (
     only_padding,
     parse_listing,
 )
-from bitwise_nvidia_ptx.sass_listing import listed_functions
+from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 LISTING = """
 \t.headerflags\t@"EF_CUDA_SM90"

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
-from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponentials
+from bitwise_nvidia_ptx.machine_code.dataflow import equal_functions, rounds_exponentials
+from bitwise_nvidia_ptx.machine_code.registers import MachineFunction, MachineInstruction
 
 _REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)(\d+)(?:\.(64))?(?!\w)")
 _TWO_RESULTS = ("FSETP", "ISETP", "PLOP3", "SHFL")

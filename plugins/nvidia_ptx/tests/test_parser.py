@@ -20,7 +20,7 @@ from bitwise_core.assembly.module import (
     Symbol,
     Vector,
 )
-from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.text.parser import parse
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<4>; .reg .b16 %rs<4>; .reg .b32 %r<10>; .reg .b64 %rd<4>; .reg .b128 %q<2>;"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitwise_core.assembly.module import AssemblyError, Module
-from bitwise_nvidia_ptx import lexer
-from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.text import lexer
+from bitwise_nvidia_ptx.text.parser import parse
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 ENTRY = HEAD + ".visible .entry k(.param .u64 a) { .reg .pred %p<4>; .reg .b32 %r<10>; .reg .b64 %rd<4>;\n"

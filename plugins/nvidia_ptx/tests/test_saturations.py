@@ -9,11 +9,11 @@ from bitwise_core.assembly.module import Module
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.contraction.saturations import stated_saturations
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
-from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.text.parser import parse
 from ptx_programs import ARCH, store, text
 
 LOAD = (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bitwise_core.plugins.tools import ToolMissing
-from bitwise_nvidia_ptx import installed_assemblers
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler import installed
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_ptx.tools import assemblers, disassemblers
 
 
@@ -34,7 +34,7 @@ def test_the_first_is_the_one_that_is_used(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_without_any_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installed_assemblers, "candidates", lambda name: iter(()))
+    monkeypatch.setattr(installed, "candidates", lambda name: iter(()))
     for look in (lambda: assemblers("ptxas"), disassemblers):
         with pytest.raises(ToolMissing, match=r"is found.*install Triton"):
             look()

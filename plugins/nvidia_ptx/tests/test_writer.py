@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bitwise_core.assembly.module import Kernel, Module
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.parser import parse
-from bitwise_nvidia_ptx.writer import write
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from bitwise_nvidia_ptx.text.parser import parse
+from bitwise_nvidia_ptx.text.writer import write
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 SAMPLES = sorted((Path(__file__).parents[2] / "nvidia_sm90" / "tests" / "samples").rglob("*.ptx"))

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_nvidia_ptx.installed_assemblers import installed_assemblers
-from bitwise_nvidia_ptx.machine_code import parse_listing
+from bitwise_nvidia_ptx.assembler.installed import installed_assemblers
+from bitwise_nvidia_ptx.machine_code.registers import parse_listing
 from tcgen05_kernels import Text, executed, reading
 
 SHAPES = {"32x32b": (32, 1), "16x64b": (16, 2), "16x128b": (16, 4), "16x256b": (16, 8), "16x32bx2": (16, 1)}

@@ -12,8 +12,8 @@ import pytest
 
 from bitwise_core.descriptors import Epilogue, GEMMDesc, read
 from bitwise_core.numerics import FLOAT_FORMATS
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_sm90.gemm import driver_launches, kernel_images
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm.driver_launches import Address, DriverError, Image, Number, TensorMap

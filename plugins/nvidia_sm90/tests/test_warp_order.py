@@ -22,8 +22,8 @@ from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.warp_order import conflicts
-from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.machine_order import keeps_order
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from bitwise_nvidia_ptx.machine_code.access_order import keeps_order
 from bitwise_nvidia_sm90.architecture import SM90, WARP_ORDER
 
 HEAD = """.version 8.4

@@ -58,8 +58,8 @@ class Device:
             raise DeviceError(
                 f"the driver of the GPU cannot be loaded ({error}); run on a machine with a GPU"
             ) from None
-        from bitwise_nvidia_ptx.assembler import Ptxas
-        from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+        from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+        from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 
         try:
             self.assembler = Ptxas.locate("sm_90a")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.execution.launch import Argument, Launch, scalar_bits
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -46,7 +46,7 @@ class _Configuration(ctypes.Structure):
 
 
 def assemble(text: str, *, fp_fusion: bool) -> bytes:
-    """Return the machine code of a PTX text for sm_90a.  Raises DeviceError and `installed_assemblers.PtxasNotFound`.
+    """Return the machine code of a PTX text for sm_90a.  Raises DeviceError and `installed.PtxasNotFound`.
 
     `fp_fusion`: the assembler may fuse a product and a sum whose roundings are not stated, as Triton lets it do.
     """

@@ -19,7 +19,7 @@ from bitwise_bench.register_operations.forms import Form, forms
 from bitwise_bench.register_operations.kernels import kernels
 from bitwise_bench.register_operations.operands import Words
 from bitwise_bench.register_operations.recorded import save
-from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

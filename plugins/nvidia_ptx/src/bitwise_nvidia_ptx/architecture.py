@@ -16,10 +16,10 @@ from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.memory.kernel_parameters import value_of
 from bitwise_core.execution.memory.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_nvidia_ptx.assembler.installed import audit_tools
 from bitwise_nvidia_ptx.availability import AvailableTable
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
-from bitwise_nvidia_ptx.installed_assemblers import audit_tools
-from bitwise_nvidia_ptx.machine_order import keeps_order
+from bitwise_nvidia_ptx.machine_code.access_order import keeps_order
 from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
     atomics,
@@ -36,7 +36,6 @@ from bitwise_nvidia_ptx.opcodes import (
     tensor_maps,
     warp,
 )
-from bitwise_nvidia_ptx.parser import parse
 from bitwise_nvidia_ptx.row_evidence import with_row_evidence
 from bitwise_nvidia_ptx.special_registers import (
     CLUSTER_REGISTERS,
@@ -44,7 +43,8 @@ from bitwise_nvidia_ptx.special_registers import (
     fill_special_registers,
     fixed_by_launch,
 )
-from bitwise_nvidia_ptx.writer import write
+from bitwise_nvidia_ptx.text.parser import parse
+from bitwise_nvidia_ptx.text.writer import write
 
 SHARED_BASE = 1024
 """The first address of shared memory: lower ones are reserved, and swizzles need an alignment of 1024 bytes."""

@@ -12,11 +12,11 @@ from functools import lru_cache
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.machine import Step
-from bitwise_nvidia_ptx.address_numbers import reading_addresses
-from bitwise_nvidia_ptx.array_addresses import storing_addresses
-from bitwise_nvidia_ptx.assembler_merges import is_guarded_move, unless_merged
-from bitwise_nvidia_ptx.open_sums import is_open, of_its_text, unmarked
-from bitwise_nvidia_ptx.stored_addresses import keeping_addresses
+from bitwise_nvidia_ptx.addresses.arrays import storing_addresses
+from bitwise_nvidia_ptx.addresses.numbers import reading_addresses
+from bitwise_nvidia_ptx.addresses.stored import keeping_addresses
+from bitwise_nvidia_ptx.assembler_choices.merges import is_guarded_move, unless_merged
+from bitwise_nvidia_ptx.assembler_choices.open_sums import is_open, of_its_text, unmarked
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))
@@ -51,11 +51,11 @@ def least_capability(opcode: str) -> int:
 class AvailableTable(OpcodeTable):
     """An opcode table that rejects instructions which the architecture does not have.
 
-    What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`), also
-    from a word of one that the kernel has stored (`stored_addresses`).  The
-    address of an array that it stores is a number of its program alone (`array_addresses`), and so is the result of
-    an instruction that the assembler may merge with others (`assembler_merges`), or into which it may fuse a product,
-    which no assembly shows (`open_sums`).
+    What an instruction computes from the address of a buffer as a number is undetermined (`addresses.numbers`), also
+    from a word of one that the kernel has stored (`addresses.stored`).  The address of an array that it stores is a
+    number of its program alone (`addresses.arrays`), and so is the result of an instruction that the assembler may
+    merge with others (`assembler_choices.merges`), or into which it may fuse a product, which no assembly shows
+    (`assembler_choices.open_sums`).
     """
 
     def build(self, instruction: Instruction, context: Context) -> Step:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bitwise_core.plugins.references import ArchReference, Deferred
 
-PARSE = Deferred("bitwise_nvidia_ptx.parser:parse")
-AUDIT_TOOLS = Deferred("bitwise_nvidia_ptx.installed_assemblers:audit_tools")
+PARSE = Deferred("bitwise_nvidia_ptx.text.parser:parse")
+AUDIT_TOOLS = Deferred("bitwise_nvidia_ptx.assembler.installed:audit_tools")
 
 
 def nvidia_reference(targets: tuple[str, ...], record: str, *, approximations: bool = False) -> ArchReference:

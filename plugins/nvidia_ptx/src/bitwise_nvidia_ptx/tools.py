@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitwise_core.plugins.tools import Found, ToolMissing
-from bitwise_nvidia_ptx.installed_assemblers import InstalledAssembler, installed_assemblers, version_of
+from bitwise_nvidia_ptx.assembler.installed import InstalledAssembler, installed_assemblers, version_of
 
 _GET = "install Triton (pip install triton), the CUDA toolkit or the wheel nvidia-cuda-nvcc, or set BITWISE_PTXAS"
 

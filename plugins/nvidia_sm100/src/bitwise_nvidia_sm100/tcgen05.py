@@ -27,6 +27,7 @@ from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values.mma_steps import MmaStep
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import operation
+from bitwise_nvidia_ptx.addresses.shared import own_offset
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     blocks_of_mask,
@@ -39,7 +40,6 @@ from bitwise_nvidia_ptx.opcodes.matrix_sync import registers_in
 from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, initialised_mbarrier, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
-from bitwise_nvidia_ptx.shared_addresses import own_offset
 from bitwise_nvidia_sm100 import work_stealing
 from bitwise_nvidia_sm100.collector_buffers import CollectorUse, collect, collector_use
 from bitwise_nvidia_sm100.descriptors import KINDS, Shape, instruction_shape, scale_vector, scaled_shape

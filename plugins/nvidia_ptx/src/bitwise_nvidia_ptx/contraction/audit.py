@@ -7,10 +7,12 @@ that of the original.  The search is heuristic; the proof rests on two premises:
 1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls has a rounding
    modifier and it was assembled with `--fmad=false` (each is documented to prevent fusion, and was observed to prevent
    scaled products and fused divisions as well), or the analysis finds no candidate pair in it, except for products
-   which the machine code is proved to round: those inside of `ex2.approx` (`machine_dataflow.rounds_exponentials`).
+   which the machine code is proved to round: those inside of `ex2.approx`
+   (`machine_code.dataflow.rounds_exponentials`).
 2. *Equal machine code computes equal results.*  Code, constant banks, initialised memory, shared sizes and relocations
    are compared byte for byte.  If no text gives the same bytes, a text is accepted whose code is proved to compute the
-   same with other registers, in another order, and with constants and signs in other operands (`machine_dataflow`).
+   same with other registers, in another order, and with constants and signs in other operands
+   (`machine_code.dataflow`).
 
 Such a text may replace an approximate instruction by the steps into which ptxas expands it.  If none of these steps is
 fused, the returned module has the instruction itself; otherwise it has the steps with all range checks.  That the
@@ -39,7 +41,9 @@ from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.time_limit import TimeLimitExceeded, check_time
-from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, AssemblyInterrupted, Ptxas, code_digest
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import NO_FUSION, AssemblyFailed, AssemblyInterrupted, Ptxas, code_digest
+from bitwise_nvidia_ptx.assembler_choices.open_sums import with_open_sums
 from bitwise_nvidia_ptx.contraction import candidates as candidates_module
 from bitwise_nvidia_ptx.contraction import divisor_bounds, fusion_guesses
 from bitwise_nvidia_ptx.contraction import program as program_module
@@ -50,8 +54,6 @@ from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_mac
 from bitwise_nvidia_ptx.contraction.program import Program, has_products
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 from bitwise_nvidia_ptx.contraction.saturations import stated_saturations
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
-from bitwise_nvidia_ptx.open_sums import with_open_sums
 
 
 class Method(StrEnum):

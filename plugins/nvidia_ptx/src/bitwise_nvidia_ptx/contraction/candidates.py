@@ -28,8 +28,8 @@ from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.time_limit import check_time
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
-from bitwise_nvidia_ptx.inner_blocks import spelling
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
+from bitwise_nvidia_ptx.text.inner_blocks import spelling
 
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _INFINITE = {"f32": (0x7F800000, 0xFF800000), "f64": (0x7FF << 52, 0xFFF << 52)}

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from bitwise_core.assembly.module import registers_of
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
-from bitwise_nvidia_ptx.inner_blocks import spelling
-from bitwise_nvidia_ptx.machine_code import ArithmeticLines
+from bitwise_nvidia_ptx.machine_code.registers import ArithmeticLines
+from bitwise_nvidia_ptx.text.inner_blocks import spelling
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from bitwise_core.assembly.module import (
     symbols_of,
 )
 from bitwise_core.execution.architecture import OpcodeTable
-from bitwise_nvidia_ptx.inner_blocks import spelling
+from bitwise_nvidia_ptx.text.inner_blocks import spelling
 
 FLOAT_TYPES = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp", "rna", "rs"})

@@ -17,7 +17,7 @@ from itertools import groupby
 from bitwise_core.assembly.module import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
-from bitwise_nvidia_ptx.writer import instruction_text
+from bitwise_nvidia_ptx.text.writer import instruction_text
 
 _WIDTHS = {"f16": 16, "bf16": 16, "f64": 64, "f32x2": 64}
 _TEMPORARY = "%contraction_"

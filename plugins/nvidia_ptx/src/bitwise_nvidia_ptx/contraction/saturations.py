@@ -1,11 +1,11 @@
 """Clamps between 0 and 1 that ptxas makes saturations, stated as such where the machine code shows it.
 
-ptxas may merge a minimum with 1 and a following maximum with 0 into a saturation, which returns +0 for a NaN, where the
-two instructions return 1 (`assembler_merges`).  The text does not say whether it does.  A text in which each such
-maximum is a `cvt.sat` of the operand of the minimum leaves no choice.  Where its machine code equals that of the
-original byte for byte, both compute the same: so it is analysed in place of the original.  The guess which clamps are
-saturations needs no proof of its own.  Otherwise the text remains as it is, and the result of each such maximum is
-equal only to that of the same text.
+ptxas may merge a minimum with 1 and a following maximum with 0 into a saturation, which returns +0 for a NaN, where
+the two instructions return 1 (`assembler_choices.merges`).  The text does not say whether it does.  A text in which
+each such maximum is a `cvt.sat` of the operand of the minimum leaves no choice.  Where its machine code equals that
+of the original byte for byte, both compute the same: so it is analysed in place of the original.  The guess which
+clamps are saturations needs no proof of its own.  Otherwise the text remains as it is, and the result of each such
+maximum is equal only to that of the same text.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register
 from bitwise_core.execution.architecture import OpcodeTable
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas
 from bitwise_nvidia_ptx.contraction.program import Program
 from bitwise_nvidia_ptx.contraction.rewrite import Edit, Rewriting
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 
 _ONES = {"f16": 0x3C00, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 

@@ -24,13 +24,13 @@ from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value, every
+from bitwise_nvidia_ptx.addresses.pointer_parameters import pointer_parameters
+from bitwise_nvidia_ptx.addresses.shared import own_offset
 from bitwise_nvidia_ptx.opcodes import cluster_copies, tensor_copy
 from bitwise_nvidia_ptx.opcodes.common import DEPENDS_ON_ORDER
 from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
 from bitwise_nvidia_ptx.opcodes.mbarriers import ThreadCopy, count_arrivals, enter_phase, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import PointerParameters, address_of, buffers_of, literal_value
-from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
-from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 

@@ -25,11 +25,11 @@ from bitwise_core.execution.values.predicate_bits import without_bits
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
+from bitwise_nvidia_ptx.addresses.pointer_parameters import pointer_parameters
+from bitwise_nvidia_ptx.addresses.shared import own_offset
 from bitwise_nvidia_ptx.opcodes.common import DEPENDS_ON_ORDER, PACKED, name_of_update, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
 from bitwise_nvidia_ptx.opcodes.memory import IGNORED_MODIFIERS, address_of, buffers_of
-from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
-from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 

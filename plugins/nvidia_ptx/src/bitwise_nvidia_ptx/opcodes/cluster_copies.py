@@ -17,6 +17,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.cluster_memory import read_by_copy
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.addresses.shared import own_offset, place_of
 from bitwise_nvidia_ptx.opcodes import tensor_copy
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
@@ -25,7 +26,6 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     value_of_issuing_thread,
 )
 from bitwise_nvidia_ptx.opcodes.memory import address_of
-from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 SPACES = ["shared::cluster", "shared::cta"]
 """The spaces of such a copy, in the order of its opcode."""

@@ -2,7 +2,7 @@
 
 Source: PTX ISA 8.7, "mapa", "getctarank", "State Spaces: Shared" and "barrier.cluster".
 
-`shared_addresses` says what an address is.
+`addresses.shared` says what an address is.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from bitwise_core.execution.memory.cluster_memory import (
 )
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.addresses.shared import address_in, place_of
 from bitwise_nvidia_ptx.opcodes.cluster_fences import is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
-from bitwise_nvidia_ptx.shared_addresses import address_in, place_of
 
 TABLE = OpcodeTable()
 

@@ -20,7 +20,12 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant, literal_suffix, may_be_constant, of_this_text
+from bitwise_nvidia_ptx.assembler_choices.constants import (
+    is_assembler_constant,
+    literal_suffix,
+    may_be_constant,
+    of_this_text,
+)
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,

@@ -13,8 +13,8 @@ from bitwise_core.execution.memory.cluster_memory import cluster_state, own_rank
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_nvidia_ptx.addresses.shared import own_offset
 from bitwise_nvidia_ptx.opcodes.memory import address_of
-from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 
 def uniform_address(machine: Machine, operand: Operand, what: str) -> int:

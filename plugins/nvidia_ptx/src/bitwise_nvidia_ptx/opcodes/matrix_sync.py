@@ -32,11 +32,11 @@ from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep, ro
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics.mma import MmaSpec
+from bitwise_nvidia_ptx.addresses.shared import own_offset
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
-from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 _FAMILY = "mma.sync"
 _K = re.compile(r"\.m\d+n\d+k(\d+)\.")

@@ -30,6 +30,7 @@ from bitwise_core.execution.memory.cluster_memory import (
 from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_nvidia_ptx.addresses.shared import own_offset, place_of
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
@@ -40,7 +41,6 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     uniform_offset,
 )
 from bitwise_nvidia_ptx.opcodes.memory import address_of
-from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 TABLE = OpcodeTable()
 

@@ -39,7 +39,9 @@ from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.expanded_branches import behind_expanded_branches
+from bitwise_nvidia_ptx.addresses.pointer_parameters import pointer_parameters
+from bitwise_nvidia_ptx.addresses.shared import own_offset
+from bitwise_nvidia_ptx.assembler_choices.expanded_branches import behind_expanded_branches
 from bitwise_nvidia_ptx.opcodes.clusters import load_from_cluster, store_to_cluster
 from bitwise_nvidia_ptx.opcodes.common import (
     check_kind,
@@ -49,8 +51,6 @@ from bitwise_nvidia_ptx.opcodes.common import (
     parts_of,
     type_bits,
 )
-from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
-from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 

@@ -28,12 +28,12 @@ from bitwise_core.execution.memory.cluster_memory import (
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import concat
 from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_nvidia_ptx.addresses.shared import place_of
 from bitwise_nvidia_ptx.opcodes import memory
 from bitwise_nvidia_ptx.opcodes.common import type_bits
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
 from bitwise_nvidia_ptx.opcodes.mbarriers import StoresOfCluster, complete_phase, initialised_mbarrier
 from bitwise_nvidia_ptx.opcodes.memory import address_of
-from bitwise_nvidia_ptx.shared_addresses import place_of
 
 TABLE = OpcodeTable()
 

@@ -28,6 +28,7 @@ from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import Operation, operation
+from bitwise_nvidia_ptx.addresses.shared import own_offset, place_of
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers, name_of_update
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
@@ -50,7 +51,6 @@ from bitwise_nvidia_ptx.opcodes.mbarriers import (
 )
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.tensor_maps import ELEMENT_TYPES, used_map
-from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
 

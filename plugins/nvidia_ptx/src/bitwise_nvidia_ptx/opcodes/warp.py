@@ -22,7 +22,7 @@ from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import Operation
-from bitwise_nvidia_ptx.expanded_branches import kept_exchanges
+from bitwise_nvidia_ptx.assembler_choices.expanded_branches import kept_exchanges
 from bitwise_nvidia_ptx.opcodes.common import operands_of, parts_of, write_pair
 
 TABLE = OpcodeTable()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas
 from bitwise_nvidia_sm90.gemm.driver_launches import Address, DriverError, Image, Number, Parameter, TensorMap
 from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_nvidia_sm90.gemm.matrix_layouts import ALIGNMENT, MatrixMap

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from bitwise_core.assembly.module import Address, Instruction, Module
 from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.program import successors
-from bitwise_nvidia_ptx.address_numbers import flow_of
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
-from bitwise_nvidia_ptx.sass_listing import listed_functions
+from bitwise_nvidia_ptx.addresses.numbers import flow_of
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas
+from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 LOADS = frozenset({"ca", "cg", "cs", "L1::evict_first", "L1::evict_last", "L1::no_allocate"})
 STORES = LOADS - {"ca"} | {"wb", "wt"}

@@ -6,8 +6,8 @@ import re
 from collections.abc import Container
 
 from bitwise_core.assembly.module import Immediate, Operand, Register, Symbol, Vector
-from bitwise_nvidia_ptx.lexer import ParseError, snippet
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
+from bitwise_nvidia_ptx.text.lexer import ParseError, snippet
 
 _RESERVED = frozenset(["_", "%", "WARP_SZ"])
 LANE_NAMES = "xyzw"

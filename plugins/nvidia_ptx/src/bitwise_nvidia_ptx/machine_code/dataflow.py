@@ -27,9 +27,9 @@ factors that commute, and the sign of a product, which is that of the exact resu
 the opcodes of 32-bit integer sums, of shifts to the left, and of sums with a multiple or with a carry.  Results of this
 floating-point arithmetic do not carry the sign or the payload of a NaN; those of fp64 may.
 
-Words of the stack are like registers if no instruction computes the address of one (`machine_stack`).
+Words of the stack are like registers if no instruction computes the address of one (`stack`).
 
-What an instruction reads and writes is taken from nvdisasm.  Only the opcodes of `machine_steps` are accepted, and each
+What an instruction reads and writes is taken from nvdisasm.  Only the opcodes of `steps` are accepted, and each
 register that an operand names must be one that nvdisasm counts as read or written.
 """
 
@@ -38,11 +38,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bitwise_core.execution.time_limit import check_time
-from bitwise_nvidia_ptx.machine_blocks import block_starts, blocks_of, reachable, return_sites
-from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
-from bitwise_nvidia_ptx.machine_stack import is_on_stack, stack_words
-from bitwise_nvidia_ptx.machine_steps import Place, Steps
-from bitwise_nvidia_ptx.machine_terms import NotUnderstood, Term, Terms
+from bitwise_nvidia_ptx.machine_code.blocks import block_starts, blocks_of, reachable, return_sites
+from bitwise_nvidia_ptx.machine_code.registers import MachineFunction, MachineInstruction
+from bitwise_nvidia_ptx.machine_code.stack import is_on_stack, stack_words
+from bitwise_nvidia_ptx.machine_code.steps import Place, Steps
+from bitwise_nvidia_ptx.machine_code.terms import NotUnderstood, Term, Terms
 
 
 def equal_functions(left: MachineFunction, right: MachineFunction) -> bool:

@@ -7,8 +7,8 @@ import re
 import struct
 
 from bitwise_core.assembly.module import Address, Immediate, Negated, Operand, Paired, Register, Symbol, Vector
-from bitwise_nvidia_ptx.lexer import NAME, ParseError, snippet
-from bitwise_nvidia_ptx.scope import Scope
+from bitwise_nvidia_ptx.text.lexer import NAME, ParseError, snippet
+from bitwise_nvidia_ptx.text.scope import Scope
 
 _INTEGER = re.compile(
     r"(-\s*+)?(?:0[xX]([0-9A-Fa-f]{1,16}+)|0[bB]([01]{1,64}+)|(0[0-7]{0,22}+)|([1-9][0-9]{0,19}+))U?+\Z", re.ASCII

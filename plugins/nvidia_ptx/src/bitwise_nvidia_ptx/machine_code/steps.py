@@ -1,7 +1,7 @@
 """The instructions of a SASS function, executed on terms.
 
 An instruction is an uninterpreted function of its text without the names of registers and of the values that it reads,
-except for the few that `machine_dataflow` lists.  Only the opcodes in the tables of this module are accepted.
+except for the few that `dataflow` lists.  Only the opcodes in the tables of this module are accepted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from bitwise_nvidia_ptx.machine_blocks import CONTROL, LABEL, calls_import
-from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
-from bitwise_nvidia_ptx.machine_stack import STACK
-from bitwise_nvidia_ptx.machine_terms import SIGN, NotUnderstood, Term, Terms
+from bitwise_nvidia_ptx.machine_code.blocks import CONTROL, LABEL, calls_import
+from bitwise_nvidia_ptx.machine_code.registers import MachineFunction, MachineInstruction
+from bitwise_nvidia_ptx.machine_code.stack import STACK
+from bitwise_nvidia_ptx.machine_code.terms import SIGN, NotUnderstood, Term, Terms
 
 Place: TypeAlias = tuple[int, str]
 """A function (0 or 1) and the name of a register."""

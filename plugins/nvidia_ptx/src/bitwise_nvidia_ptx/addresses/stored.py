@@ -35,7 +35,7 @@ from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.sides import Possibilities
 from bitwise_core.execution.values.symbolic_vector import Array, width
 from bitwise_core.execution.values.term_hash import poison
-from bitwise_nvidia_ptx.address_numbers import (
+from bitwise_nvidia_ptx.addresses.numbers import (
     OWN_SPACES,
     REASON,
     WORD,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bitwise_nvidia_ptx.machine_code import MachineFunction, MachineInstruction
-from bitwise_nvidia_ptx.machine_terms import NotUnderstood
+from bitwise_nvidia_ptx.machine_code.registers import MachineFunction, MachineInstruction
+from bitwise_nvidia_ptx.machine_code.terms import NotUnderstood
 
 CONTROL = frozenset({"BRA", "BSSY", "BSYNC", "CALL", "EXIT", "RET"})
 

@@ -7,9 +7,9 @@ distance and the order of two addresses in one buffer.  Any other number that is
 undetermined: which buffer comes first, the distance of two buffers, other bits, and an address that is stored.
 
 A number of 64 bits that is loaded is an address if it lies in a buffer: the launch gives no such number that is none.
-From its own memory a block loads one only if the kernel stores one there (`stored_addresses`).
+From its own memory a block loads one only if the kernel stores one there (`stored`).
 
-Compilers exchange the addresses of lanes as two words and put them together again (`exchanged_addresses`).
+Compilers exchange the addresses of lanes as two words and put them together again (`exchanged`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import poison
-from bitwise_nvidia_ptx.exchanged_addresses import exchanged_addresses
+from bitwise_nvidia_ptx.addresses.exchanged import exchanged_addresses
 
 _ALIGNMENT = 256
 """A buffer begins at a multiple of this number of bytes."""

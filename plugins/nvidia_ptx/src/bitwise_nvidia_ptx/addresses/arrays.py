@@ -23,7 +23,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import term
-from bitwise_nvidia_ptx.address_numbers import Flow, definitions_in_block, flow_of
+from bitwise_nvidia_ptx.addresses.numbers import Flow, definitions_in_block, flow_of
 
 REASON = "the address of an array, which the assembler chooses, is stored or selects global memory"
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from bitwise_core.assembly.module import Instruction, Kernel, Operand, Register, Vector, once_a_kernel
 from bitwise_core.assembly.module import registers_of as registers_in
 from bitwise_core.execution.architecture import OpcodeTable
-from bitwise_nvidia_ptx.address_numbers import Flow, flow_of
+from bitwise_nvidia_ptx.addresses.numbers import Flow, flow_of
 
 _TO_PAIR = re.compile(r"cvt\.[\w.]*?(e[2345]m[23]|ue8m0)x2\.(f32|b?f16x2)")
 """The conversions whose result is a pair of 16 bits."""

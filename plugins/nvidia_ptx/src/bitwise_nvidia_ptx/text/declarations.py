@@ -7,9 +7,9 @@ import struct
 from typing import NamedTuple
 
 from bitwise_core.assembly.module import Parameter, SharedArray
-from bitwise_nvidia_ptx.lexer import NAME, ParseError, snippet
-from bitwise_nvidia_ptx.operands import parse_integer, parse_number
-from bitwise_nvidia_ptx.scope import Scope
+from bitwise_nvidia_ptx.text.lexer import NAME, ParseError, snippet
+from bitwise_nvidia_ptx.text.operands import parse_integer, parse_number
+from bitwise_nvidia_ptx.text.scope import Scope
 
 WIDTHS = {
     "pred": 1,

@@ -30,11 +30,11 @@ from bitwise_core.assembly.module import (
     Vector,
     callers_in_comment,
 )
-from bitwise_nvidia_ptx import lexer
-from bitwise_nvidia_ptx.declarations import INITIAL_LIMIT, declare_registers, parse_array, parse_parameter
-from bitwise_nvidia_ptx.lexer import NAME, STRING, Body, Cursor, ParseError, split_body
-from bitwise_nvidia_ptx.operands import parse_call_operands, parse_operands
-from bitwise_nvidia_ptx.scope import Scope
+from bitwise_nvidia_ptx.text import lexer
+from bitwise_nvidia_ptx.text.declarations import INITIAL_LIMIT, declare_registers, parse_array, parse_parameter
+from bitwise_nvidia_ptx.text.lexer import NAME, STRING, Body, Cursor, ParseError, split_body
+from bitwise_nvidia_ptx.text.operands import parse_call_operands, parse_operands
+from bitwise_nvidia_ptx.text.scope import Scope
 
 _FLAGS = re.ASCII | re.VERBOSE
 _SPACE = re.compile(r"\s*+", re.ASCII)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bitwise_nvidia_ptx.machine_code import MachineFunction
+from bitwise_nvidia_ptx.machine_code.registers import MachineFunction
 
 STACK = "R1"
 _STACK_PLACE = re.compile(r"\[R1(?:\+0x([0-9a-f]+))?\]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bitwise_nvidia_ptx.sass_listing import SassInstruction, listed_functions
+from bitwise_nvidia_ptx.machine_code.sass_listing import SassInstruction, listed_functions
 
 _FUSED = frozenset({"FFMA", "FFMA2", "DFMA", "HFMA2"})
 _PRODUCTS = frozenset({"FMUL", "FMUL2", "DMUL", "HMUL2"})

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector, registers_of
-from bitwise_nvidia_ptx.assembler_sources import Sources
+from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 
 _COMPARISON = re.compile(r"setp?\.(lt|le|gt|ge)u?\.([\w.]*\.)?f32")
 _PLAIN = re.compile(r"setp\.(lt|le|gt|ge)(u?)\.(ftz\.)?f32")

@@ -13,8 +13,8 @@ from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand
 from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
-from bitwise_nvidia_ptx.address_numbers import flow_of
-from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
+from bitwise_nvidia_ptx.addresses.numbers import flow_of
+from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 WIDTHS = {"f16": 16, "f32": 32, "f64": 64}
@@ -56,7 +56,7 @@ class Sources:
         }
         """Whether the kernel compares floats of a width."""
         self.ranges: dict[int, Any] = {}
-        """The ranges of the results of instructions, by their identities (`assembler_ranges`)."""
+        """The ranges of the results of instructions, by their identities (`ranges`)."""
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}

@@ -29,7 +29,7 @@ from bitwise_core.assembly.module import (
     parts,
     symbols_of,
 )
-from bitwise_nvidia_ptx.inner_blocks import Block, declared, inner_blocks, labels_before, spelling, split
+from bitwise_nvidia_ptx.text.inner_blocks import Block, declared, inner_blocks, labels_before, spelling, split
 
 
 def write(module: Module) -> str:

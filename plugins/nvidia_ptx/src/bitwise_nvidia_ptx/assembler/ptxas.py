@@ -25,27 +25,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
-from bitwise_nvidia_ptx import (
-    installed_assemblers,
-    machine_blocks,
-    machine_code,
-    machine_dataflow,
-    machine_stack,
-    machine_steps,
-    machine_terms,
-    object_file,
-)
-from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text, keep_bytes, kept_bytes
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, file_digest, version_of_file
-from bitwise_nvidia_ptx.machine_code import (
+from bitwise_nvidia_ptx.assembler import installed
+from bitwise_nvidia_ptx.assembler.digest_cache import cached_bytes, cached_digest, cached_text, keep_bytes, kept_bytes
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, file_digest, version_of_file
+from bitwise_nvidia_ptx.machine_code import blocks, dataflow, object_file, registers, stack, steps, terms
+from bitwise_nvidia_ptx.machine_code.dataflow import equal_functions, rounds_exponentials
+from bitwise_nvidia_ptx.machine_code.object_file import Function, NotAnObjectFile
+from bitwise_nvidia_ptx.machine_code.registers import (
     ArithmeticLines,
     MachineFunction,
     arithmetic_lines,
     only_padding,
     parse_listing,
 )
-from bitwise_nvidia_ptx.machine_dataflow import equal_functions, rounds_exponentials
-from bitwise_nvidia_ptx.object_file import Function, NotAnObjectFile
 
 NO_FUSION = "--fmad=false"
 _Listing: TypeAlias = tuple[list[bytes], Mapping[str, MachineFunction]]
@@ -116,7 +108,7 @@ class Ptxas:
             raise ValueError(f"the architecture {arch!r} is not of the form sm_90 or sm_90a; name one of these")
         number = int(match[1])
         gpu = f"sm_{number}{match[2] or ('a' if number >= 90 else '')}"
-        version = installed_assemblers.triton_version()
+        version = installed.triton_version()
         name = "ptxas-blackwell" if number >= (90 if version >= (3, 9) else 100) else "ptxas"
         if options is None:
             options = ("--regAllocOptLevel=2",) if version >= (3, 7, 1) else ()
@@ -127,7 +119,7 @@ class Ptxas:
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
         rejections: list[str] = []
-        for found, origin in installed_assemblers.candidates(name):
+        for found, origin in installed.candidates(name):
             ptxas = cls(found, gpu, options, origin=origin, preferred=rejections[0] if rejections else "")
             try:
                 rejection = ptxas._rejection(_header(text)) if text is not None else ""
@@ -186,7 +178,7 @@ class Ptxas:
 
         `original` is a text or an object file.  Raises AssemblyFailed.
         """
-        tools = installed_assemblers.disassemblers(self.path)
+        tools = installed.disassemblers(self.path)
         if not tools:
             return False
         first = without_debug(original) if isinstance(original, str) else original
@@ -208,10 +200,10 @@ class Ptxas:
         """Yield, for each text, whether its machine code is proved to compute what that of `original` computes.
 
         `original` is a text or an object file.  With each text comes whether ptxas may fuse products in it; if not, it
-        is assembled with `--fmad=false`.  False also if `machine_dataflow` cannot prove it, or if no disassembler is
-        found.  Raises AssemblyFailed.
+        is assembled with `--fmad=false`.  False also if `machine_code.dataflow` cannot prove it, or if no disassembler
+        is found.  Raises AssemblyFailed.
         """
-        tools = installed_assemblers.disassemblers(self.path)
+        tools = installed.disassemblers(self.path)
         if not tools:
             yield from [False] * len(texts)
             return
@@ -258,7 +250,7 @@ class Ptxas:
 
     def _match_key(self, original: str | bytes, search: str) -> list[str]:
         name = original if isinstance(original, str) else hashlib.sha256(original).hexdigest()
-        identity = [*self._identity(), *map(file_digest, installed_assemblers.disassemblers(self.path))]
+        identity = [*self._identity(), *map(file_digest, installed.disassemblers(self.path))]
         return ["match", _own_source(), search, *identity, json.dumps(self._flags(True)), name]
 
     def arithmetic_lines(self, text: str) -> ArithmeticLines | None:
@@ -266,7 +258,7 @@ class Ptxas:
 
         None if no disassembler is found, and no lines if it fails.  Raises AssemblyFailed.
         """
-        tools = installed_assemblers.disassemblers(self.path)
+        tools = installed.disassemblers(self.path)
         if not tools:
             return None
         lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))  # sections follow the code, whose lines are kept
@@ -295,7 +287,7 @@ class Ptxas:
         AssemblyFailed.
         """
         lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))
-        tools = installed_assemblers.disassemblers(self.path)
+        tools = installed.disassemblers(self.path)
 
         def read() -> str:
             code = self._assemble(lines, [*self._flags(True), "-lineinfo"])
@@ -541,7 +533,7 @@ def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, Function]]:
 def _own_source() -> str:
     """Return a digest of the modules that derive a cached digest from machine code."""
     modules = (
-        machine_blocks, machine_code, machine_dataflow, machine_stack, machine_steps, machine_terms, object_file,
+        blocks, dataflow, object_file, registers, stack, steps, terms,
     )  # fmt: skip
     paths = (Path(__file__), *(Path(str(each.__file__)) for each in modules))
     return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()

@@ -39,11 +39,11 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, blend_valu
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
-from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
-from bitwise_nvidia_ptx.assembler_extrema import extremum_of
-from bitwise_nvidia_ptx.assembler_ranges import compared_by_range
-from bitwise_nvidia_ptx.assembler_sources import ONES, WIDTHS, Sources, bits_of
-from bitwise_nvidia_ptx.eight_bit_pairs import joined_conversions
+from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
+from bitwise_nvidia_ptx.assembler_choices.eight_bit_pairs import joined_conversions
+from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of
+from bitwise_nvidia_ptx.assembler_choices.ranges import compared_by_range
+from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")

@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register
-from bitwise_nvidia_ptx.assembler_sources import Sources
+from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 
 _ORDERED = re.compile(r"setp?\.(lt|le|gt|ge)(u?)\.([\w.]*\.)?f32")
 _OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}

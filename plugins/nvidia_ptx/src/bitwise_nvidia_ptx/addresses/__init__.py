@@ -1,0 +1,1 @@
+"""Addresses of buffers and arrays: where their numbers are read, stored and exchanged."""

@@ -1,0 +1,1 @@
+"""Machine code of ptxas: object files, SASS listings, and what their functions compute."""

@@ -1,0 +1,1 @@
+"""PTX text: the lexer, the parser, and the writer."""
