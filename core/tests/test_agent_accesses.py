@@ -183,6 +183,10 @@ def reads(thread: int) -> Step:
     return lambda races: races.reads(CELLS, np.full(4, thread))
 
 
+def warp_barrier(warp: int) -> Step:
+    return lambda races: races.warp_barrier(np.array([warp]))
+
+
 def fence(*threads: int) -> Step:
     return lambda races: races.fence(np.isin(np.arange(races.threads), threads))
 
@@ -283,11 +287,26 @@ VISIBLE = {
     "a fence of a third warp": [stores(32), block_barrier, fence(0), block_barrier, reads_shared(64)],
     "fences of several warps": [stores(32), block_barrier, fence(0, 64), reads_shared(64)],
     "a later fence of the reader": [stores(32), block_barrier, fence(0), fence(64), reads_shared(64)],
+    "a fence of the lane that reads": [stores(32), block_barrier, fence(64), reads_shared(64)],
+    "a fence of another lane before a barrier": [stores(32), block_barrier, fence(65), block_barrier, reads_shared(64)],
+    "a fence of another lane before a barrier of its warp": [
+        stores(32),
+        block_barrier,
+        fence(65),
+        warp_barrier(2),
+        reads_shared(64),
+    ],
+    "fences of both lanes": [stores(32), block_barrier, fence(65), fence(64), reads_shared(64)],
+    "a fence of a lane of a third warp": [stores(32), block_barrier, fence(3), block_barrier, reads_shared(64)],
     "an earlier fence of the reader": [stores(32), block_barrier, fence(64), fence(0), reads_shared(64)],
 }
 INVISIBLE = {
     "no fence": [stores(32), block_barrier, reads_shared(64)],
     "a fence that has not seen the write": [stores(32), fence(64), block_barrier, reads_shared(64)],
+    "a fence of another lane of the reader's warp": [stores(32), block_barrier, fence(65, 66), reads_shared(64)],
+    "a fence of another lane before a barrier of another warp": [
+        stores(32), block_barrier, fence(65), warp_barrier(1), reads_shared(64),
+    ],
     "a fence that the reader has not seen": [stores(32), block_barrier, fence(0), reads_shared(64)],
     "a write after the fence": [
         stores(32), block_barrier, fence(64), block_barrier, stores(32), block_barrier, reads_shared(64),

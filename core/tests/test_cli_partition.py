@@ -254,8 +254,8 @@ def test_an_unknown_condition(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["partition", str(tmp_path), "--assume", "sunshine"])
     assert done.exit_code == 2
     known = (
-        "any-lane, finite, lowest-lane, matrix-arithmetic, pipeline-in-order, proxies-apart, units-apart, warp-order, "
-        "work-stealing"
+        "any-lane, finite, lowest-lane, matrix-arithmetic, pipeline-in-order, proxies-apart, proxies-together, "
+        "units-apart, warp-order, work-stealing"
     )
     assert done.stderr == f"bitwise: --assume: the condition 'sunshine' is unknown; known conditions: {known}\n"
 

@@ -15,6 +15,7 @@ from bitwise_core.execution.assumptions import (
     FINITE,
     MATRIX_ARITHMETIC,
     PROXIES_APART,
+    PROXIES_TOGETHER,
     UNITS_APART,
     conditions_of,
 )
@@ -82,6 +83,7 @@ def test_an_assumption_is_a_condition_of_a_verdict_unless_it_takes_a_default_awa
     assert conditions_of({ANY_LANE, PROXIES_APART, UNITS_APART, FINITE}) == (FINITE,)
 
 
-def test_units_that_differ_exclude_the_published_arithmetic() -> None:
+@pytest.mark.parametrize("pair", [(UNITS_APART, MATRIX_ARITHMETIC), (PROXIES_APART, PROXIES_TOGETHER)], ids=" ".join)
+def test_what_takes_a_default_away_excludes_its_opposite(pair: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="assume one of them"):
-        Options(assume=frozenset({UNITS_APART, MATRIX_ARITHMETIC}))
+        Options(assume=frozenset(pair))

@@ -29,6 +29,7 @@ from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.readings.assumed import ASSUMED
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launches = [
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
-        options = Options(time_limit=chosen.kernel_seconds)
+        options = Options(assume=ASSUMED, time_limit=chosen.kernel_seconds)
         before = [json.loads(read_text(path)) for path in chosen.kept]
         kept = [entry for each in before for entry in kept_entries(each)]
         names = {entry["launch"] for entry in kept}
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.also is not None:
             names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
             again = [place for place in launches if place.relative_to(folder).as_posix() in names]
-            assumed = replace(options, assume=frozenset([chosen.also]))
+            assumed = replace(options, assume=options.assume | {chosen.also})
             keep(entries)
             others = _read_all(folder, again, assumed, chosen.workers, math.inf, _kept_nowhere, chosen.target)
             entries = with_assumption(entries, others, chosen.also)

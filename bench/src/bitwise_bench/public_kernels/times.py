@@ -22,11 +22,12 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, part_of
 from bitwise_bench.public_kernels.read import EXTENSIONS, TARGET, launch_folders, unpacked
+from bitwise_bench.readings.assumed import READ
 from bitwise_bench.readings.compile_times import cpu_seconds, spread
 from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.kernel_files import read_folder
-from bitwise_core.checker.sources import Options, buffers_of
+from bitwise_core.checker.sources import buffers_of
 from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 
@@ -91,7 +92,7 @@ def times_of(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     kernels = {}
     for source in sources:
         used = cpu_seconds()
-        result = analyse(source, arch, buffers_of([source]), Options())
+        result = analyse(source, arch, buffers_of([source]), READ)
         kernels[source.name] = {
             "configuration": described[source.name]["name"],
             "reading": round(cpu_seconds() - used, 4),

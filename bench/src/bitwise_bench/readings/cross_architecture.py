@@ -20,12 +20,13 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source
 from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
+from bitwise_bench.readings.assumed import READ
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import with_surrogates
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
-from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.sources import Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
@@ -91,9 +92,9 @@ def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0)
     If an unproved pair has the same bytes on all of them, a counterexample is searched for up to `seconds`.
     """
     sources, arches = compile_pair(pair)
-    found = compare(*sources, arches, Options())
+    found = compare(*sources, arches, READ)
     try:
-        ready = [prepare(source, arch, Options()) for source, arch in zip(sources, arches, strict=True)]
+        ready = [prepare(source, arch, READ) for source, arch in zip(sources, arches, strict=True)]
         chosen = tuple(draws)
         left, right = (outputs(case, one, chosen) for case, one in zip((pair.left, pair.right), ready, strict=True))
         different = tuple(draw for draw in chosen if left[draw] != right[draw])
@@ -101,7 +102,7 @@ def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0)
         return PairResult(pair.name, found.verdict, (), str(error))
     if different or found.verdict.outcome is not Outcome.UNPROVED or not seconds:
         return PairResult(pair.name, found.verdict, different)
-    seen = find_counterexample(*sources, arches, Options(), found, seconds)
+    seen = find_counterexample(*sources, arches, READ, found, seconds)
     return PairResult(
         pair.name, found.verdict, counterexample=seen.sentence if isinstance(seen, Counterexample) else None
     )

@@ -5,6 +5,7 @@
 
 Every kernel is compiled and analysed for its launch, with and without the assumption that all values are finite, and
 for every launch; where matrix units have one published arithmetic, also under the assumption that they compute it.
+All of them assume what `assumed` states.
 Times are wall-clock seconds of one process on one core.
 """
 
@@ -27,6 +28,7 @@ from bitwise_bench.compilation.sources import compile_source, group_buffers, sto
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
 from bitwise_bench.draws.inputs import NOT_FINITE
 from bitwise_bench.environment import analysis_environment
+from bitwise_bench.readings.assumed import ASSUMED, READ
 from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare
 from bitwise_bench.recorded_bytes import RecordError, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
@@ -45,10 +47,10 @@ RECORDED_BYTES: Mapping[str, Path] = {
 """The recorded bytes of the corpus for each architecture."""
 
 MODES: Mapping[str, Options] = {
-    "launch": Options(),
-    "finite": Options(assume=frozenset({FINITE})),
-    "every launch": Options(every_launch=True),
-    "matrix arithmetic": Options(assume=frozenset({MATRIX_ARITHMETIC})),
+    "launch": READ,
+    "finite": Options(assume=ASSUMED | {FINITE}),
+    "every launch": Options(assume=ASSUMED, every_launch=True),
+    "matrix arithmetic": Options(assume=ASSUMED | {MATRIX_ARITHMETIC}),
 }
 """The options of each analysis."""
 

@@ -24,6 +24,7 @@ from typing import Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
+from bitwise_bench.readings.assumed import READ
 from bitwise_bench.recorded_bytes import save_records
 from bitwise_bench.simulation.execution import outputs, size
 from bitwise_bench.simulation.surrogates import surrogate_rows, surrogates_of
@@ -65,7 +66,6 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     from bitwise_bench.compilation.sources import compile_source, stored_source
     from bitwise_bench.corpus import catalogue
     from bitwise_core.checker.analysis import prepare
-    from bitwise_core.checker.sources import Options
 
     case = catalogue.by_id(settings["target"])[name]
     folder = settings.get("folder")
@@ -77,7 +77,7 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     left = [draw for draw in chosen if draw not in known]
     if left:
-        prepared = prepare(source, with_surrogates(registry.default().arch(case.target)), Options())
+        prepared = prepare(source, with_surrogates(registry.default().arch(case.target)), READ)
         known |= outputs(case, prepared, left)
     blank = [""] * len(case.outputs)
     return {

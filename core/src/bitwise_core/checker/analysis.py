@@ -22,8 +22,8 @@ from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.execution.architecture import Arch, infos_of
-from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE, PROXIES_APART
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
@@ -37,7 +37,6 @@ from bitwise_core.execution.dependent_stores import outputs_by_dependence
 from bitwise_core.execution.domains.domain import DataDependent, Interrupted, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import LongLoop
-from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes
@@ -314,9 +313,8 @@ class Session:
         entry = source.entry if source.launch is None else source.launch.entry
         module, notes = parse_and_audit(source, entry, arch, self.options)
         partial_result.module = module
-        _check_copies_are_followed(module, entry, arch, self.options)
         cluster = None if source.launch is None else source.launch.cluster
-        found = parametric_signature(module, module.kernel(entry), arch, cluster)
+        found = parametric_signature(module, module.kernel(entry), arch, cluster, self.options.assume)
         _check_open_nans(found.run, source.launch)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
@@ -435,18 +433,6 @@ def outputs_of_all_blocks(
             found_error = _with_reaching_causes(error, values, scratch, ready, buffers, options)
             raise _with_settling_assumption(found_error, ready, options.assume, buffers) from None
         return found
-
-
-def _check_copies_are_followed(module: Module, entry: str | None, arch: Arch, options: Options) -> None:
-    """Raise Unsupported for asynchronous copies with `PROXIES_APART`: fences of every launch do not order them."""
-    if PROXIES_APART not in options.assume:
-        return
-    for kernel in (module.kernel(entry), *module.functions.values()):
-        for instruction, info in zip(kernel.instructions, infos_of(kernel, arch.opcodes), strict=True):
-            if info.effects.overlaps(Effect.ASYNCHRONOUS):
-                raise Unsupported(
-                    f"asynchronous copies are read with {PROXIES_APART} for given launches only", instruction.line
-                )
 
 
 def _check_open_nans(run: Run, launch: Launch | None) -> None:

@@ -175,7 +175,9 @@ def _may_have_witness(source: Source, result: AnalysisResult) -> bool:
         return False
     from bitwise_core.execution.races.undetermined import Kind
 
-    return any(each.kind != Kind.UNDEFINED.value for each in result.places)
+    # No order of threads shows what an asynchronous agent does not see.
+    hidden = {Kind.UNDEFINED.value, Kind.PROXY.value}
+    return any(each.kind not in hidden for each in result.places)
 
 
 def _verdict(result: AnalysisResult, witness: WitnessResult | None) -> KernelDeterminism:

@@ -30,7 +30,8 @@ Assume = Annotated[
         "--assume",
         metavar="CONDITION",
         help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic, pipeline-in-order, "
-        "warp-order, work-stealing; or any-lane, proxies-apart or units-apart, which take a default away.",
+        "proxies-together, warp-order, work-stealing; or any-lane, proxies-apart or units-apart, which take a default "
+        "away.",
     ),
 ]
 NoContractionAudit = Annotated[

@@ -284,6 +284,9 @@ class Arch:
     that it was parsed from, entry, pairs of lines) returns whether the machine code keeps the order of the accesses of
     each pair.
 
+    `copies_visible` is the note of verdicts that use `assumptions.PROXIES_TOGETHER`, with the measurement that it rests
+    on; None where it was not measured, so that only a request makes it hold.
+
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
     execution on bit patterns returns the bytes of the hardware.  None makes no claim.
     """
@@ -308,6 +311,7 @@ class Arch:
     largest_cluster: int = 1
     lowest_lane: str | None = None
     warp_order: str | None = None
+    copies_visible: str | None = None
     keeps_order: Callable[[Module, str, str, Collection[tuple[int, int]]], bool] | None = None
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 

@@ -36,9 +36,13 @@ being requested, and a verdict that uses it has a note.
 `WARP_ORDER`: the accesses of one warp to global memory take effect in the order of its machine instructions
 (`warp_order`).  On an architecture where this was measured (`Arch.warp_order`) it holds without being requested.
 
-`PROXIES_APART`: asynchronous reads of shared memory, such as those of matrix units, see what threads have copied to it
-(`cp.async`) only after a proxy fence, as they see what threads have stored.  It takes a default away, of which no
-document speaks, and is no condition of a verdict.
+`PROXIES_TOGETHER`: asynchronous reads of shared memory, such as those of matrix units, see what threads have copied to
+it (`cp.async`), once these have waited for it and a barrier follows, also without a proxy fence between.  The PTX ISA
+asks for the fence.  On an architecture where this was measured (`Arch.copies_visible`) it holds without being
+requested, and a verdict that uses it has a note.
+
+`PROXIES_APART`: asynchronous reads see what threads have copied only after a proxy fence, as they see what threads have
+stored, also where `PROXIES_TOGETHER` was measured.  It takes a default away, and is no condition of a verdict.
 
 `ANY_LANE`: what documents promise of the lanes of a warp, and no more.  Any lane's value may remain, also where
 `LOWEST_LANE` was measured, and only barriers order lanes, also where `WARP_ORDER` was measured.
@@ -55,7 +59,7 @@ from types import MappingProxyType
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
 LOWEST_LANE, WARP_ORDER, ANY_LANE, UNITS_APART = "lowest-lane", "warp-order", "any-lane", "units-apart"
-PIPELINE_IN_ORDER, PROXIES_APART = "pipeline-in-order", "proxies-apart"
+PIPELINE_IN_ORDER, PROXIES_APART, PROXIES_TOGETHER = "pipeline-in-order", "proxies-apart", "proxies-together"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -65,6 +69,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
         PROXIES_APART: "asynchronous reads see what threads have copied only after a proxy fence, as what they stored",
+        PROXIES_TOGETHER: "asynchronous reads see what threads have copied also without a proxy fence",
         UNITS_APART: "nothing of matrix units that is only published: two of them may differ unless both were measured",
         WARP_ORDER: "accesses of one warp to global memory take effect in the order of its machine instructions",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
@@ -78,6 +83,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         LOWEST_LANE: "of a warp's store to one address its last group's lowest lane's value remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
+        PROXIES_TOGETHER: "asynchronous reads see what threads have copied also without a proxy fence",
         WARP_ORDER: "a warp's accesses to global memory take effect in the order of its instructions (as on an H200)",
         WORK_STEALING: "which block computes a tile changes no result",
     }
@@ -93,9 +99,9 @@ def contradiction_in(assume: Collection[str]) -> str | None:
             f"{MATRIX_ARITHMETIC} takes for true what is published of matrix units, and {UNITS_APART} does not; assume "
             "one of them"
         )
-    for each in (LOWEST_LANE, WARP_ORDER):
-        if {ANY_LANE, each} <= set(assume):
-            return f"{ANY_LANE} and {each} exclude each other; assume one of them"
+    for one, other in ((ANY_LANE, LOWEST_LANE), (ANY_LANE, WARP_ORDER), (PROXIES_APART, PROXIES_TOGETHER)):
+        if {one, other} <= set(assume):
+            return f"{one} and {other} exclude each other; assume one of them"
     return None
 
 

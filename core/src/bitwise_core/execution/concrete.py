@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE, PROXIES_APART
+from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers, open_integers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
@@ -42,6 +42,7 @@ from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
+from bitwise_core.execution.visible_copies import visible_copies
 
 MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
 
@@ -354,6 +355,7 @@ def machine_for(
     local = np.arange(threads, dtype=np.int64)[None]
     interact, size = prepared.blocks_interact, prepared.clusters.size
     zeros = np.zeros((count, threads), dtype=np.int64) if interact else np.zeros((0, 0), dtype=np.int64)
+    copies = visible_copies(prepared.arch, prepared.assume, prepared.used)
     machine = Machine(
         domain=memory.domain,
         blocks=count,
@@ -364,9 +366,9 @@ def machine_for(
         symbols={},
         shared=SharedMemory(4096, count, granule, memory.domain.recorder),
         races=(
-            ClusterRaceDetectors(4096 // granule, threads, prepared.arch.warp, count, size)
+            ClusterRaceDetectors(4096 // granule, threads, prepared.arch.warp, count, size, copies)
             if interact
-            else RaceDetectors(4096 // granule, threads, prepared.arch.warp, count)
+            else RaceDetectors(4096 // granule, threads, prepared.arch.warp, count, copies)
         ),
         memory=memory,
         thread=thread_numbers(numbers, local),
@@ -378,7 +380,6 @@ def machine_for(
         # With the contents of a tensor that ends a loop, it is executed as often as it runs, which proves more.
         function_loops=prepared.function_loops if open_integers(prepared.launch) else None,
         lowest_lane=_note_of_lowest_lane(prepared),
-        proxies_apart=PROXIES_APART in prepared.assume,
         used=prepared.used,
     )
     if memory.domain.recorder is not None:

@@ -243,7 +243,7 @@ class Executor:
                 control = steps[pc](machine)
             except Unsupported as error:
                 if error.line is None:
-                    error.line = instructions[pc].line
+                    error.occurred_at(instructions[pc].line)
                 if isinstance(error, DataDependent):
                     _note_values(error, machine, program.infos[pc].reads)
                 raise

@@ -154,9 +154,8 @@ class Machine:
     that all threads have passed, or the last exchange between all lanes of all warps.  `splits_blocks`: threads of a
     block may have taken different ways.  `lowest_lane` is the note of
     executions that use `assumptions.LOWEST_LANE`, empty where it was requested, None where it does not hold.
-    `proxies_apart`: see `assumptions.PROXIES_APART`.  `used` collects the notes of measured facts that the execution
-    used.  `runs_to_end`: the current part of the program is
-    not to stop at an instruction.
+    `used` collects the notes of measured facts that the execution used.  `runs_to_end`: the current part of the program
+    is not to stop at an instruction.
     """
 
     domain: Domain
@@ -195,7 +194,6 @@ class Machine:
     parted_lanes: bool = False
     splits_blocks: bool = False
     lowest_lane: str | None = None
-    proxies_apart: bool = False
     used: set[str] = field(default_factory=set)
     runs_to_end: bool = True
     _whole_blocks: tuple[Array, WholeBlocks] | None = None

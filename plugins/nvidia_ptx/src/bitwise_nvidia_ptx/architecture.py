@@ -66,14 +66,15 @@ def nvidia_arch(
     measured_steps: bool = True,
     lowest_lane: str | None = None,
     warp_order: str | None = None,
+    copies_visible: str | None = None,
 ) -> Arch:
     """Return an NVIDIA architecture with the common opcodes and its `own`.
 
     `targets` are the spellings of `.target`.  `same_steps` maps result type, operand type and k of an mma.sync, for
     example `f32 f16 k16`, to the family whose fused steps it runs; `measured_steps` says whether that was measured, or
     is only published.
-    `largest_cluster` is the largest number of blocks of a cluster, `lowest_lane` the note of `Arch.lowest_lane`,
-    and `warp_order` that of `Arch.warp_order`.
+    `largest_cluster` is the largest number of blocks of a cluster.  `lowest_lane`, `warp_order` and `copies_visible`
+    are the notes of measured facts, see `Arch`.
     """
     opcodes = AvailableTable(COMMON, matrix_sync.table(same_steps or {}, measured=measured_steps), own)
     return Arch(
@@ -93,6 +94,7 @@ def nvidia_arch(
         largest_cluster=largest_cluster,
         lowest_lane=lowest_lane,
         warp_order=warp_order,
+        copies_visible=copies_visible,
         keeps_order=partial(keeps_order, opcodes),
         audit_tools=audit_tools,
     )

@@ -17,23 +17,12 @@ TRANSFERS = (
     "ISA, and were not measured here"
 )
 
-_COPIES_OF_THREADS = ("cp.async.ca.", "cp.async.cg.")
-_ASYNCHRONOUS_READS = (
-    "wgmma.mma_async.", "tcgen05.mma.", "tcgen05.cp.", "cp.async.bulk.tensor.", "cp.async.bulk.global.",
-    "cp.async.bulk.shared::cluster.shared::cta.", "cp.reduce.async.bulk.",
-)  # fmt: skip
-COPIES = (
-    "matrix instructions and bulk copies are assumed to see what cp.async has copied to shared memory, once its "
-    "threads have waited for it and a barrier follows, also with no proxy fence between: compilers leave it out, and "
-    "the PTX ISA does not promise it (--assume proxies-apart does without)"
-)
-
 
 def with_row_evidence(audit: Audit, name: str, rows: Sequence[MmaSpec]) -> Audit:
     """Return an audit whose method also says what of a kernel is assumed, or published and was not measured.
 
-    That are reads of the asynchronous proxy beside copies by threads, matrix instructions, with the sources of an
-    architecture's rows, if none of these was measured, and transfers between blocks.
+    That are matrix instructions, with the sources of an architecture's rows, if none of these was measured, and
+    transfers between blocks.
     """
     own = [row for row in rows if row.architecture == name]
     measured = any(row.status == "measured by us" for row in own)
@@ -41,15 +30,13 @@ def with_row_evidence(audit: Audit, name: str, rows: Sequence[MmaSpec]) -> Audit
 
     def audited(module: Module, text: str, entry: str | None) -> ContractionAudit:
         found = audit(module, text, entry)
-        if measured and not any(each in text for each in (*_TRANSFERS, *_COPIES_OF_THREADS)):
+        if measured and not any(each in text for each in _TRANSFERS):
             return found
         instructions = [
             each for kernel in (module.kernel(entry), *module.functions.values()) for each in kernel.instructions
         ]
         opcodes = {each.opcode for each in instructions}
         notes = [TRANSFERS] * any(each.startswith(_TRANSFERS) for each in opcodes)
-        copies = any(each.startswith(_COPIES_OF_THREADS) for each in opcodes)
-        notes += [COPIES] * (copies and any(each.startswith(_ASYNCHRONOUS_READS) for each in opcodes))
         if not measured and any(_is_of_matrices(each) for each in instructions):
             notes.append(
                 f"the matrix instructions of {name} follow published rows, of which none was measured here ({sources})"

@@ -86,7 +86,7 @@ class LoopBody:
                 control = steps[pc](machine)
             except Unsupported as error:
                 if error.line is None:
-                    error.line = self.instructions[pc].line
+                    error.occurred_at(self.instructions[pc].line)
                 raise
             except Exception as error:
                 if not is_unwritten_register(error):

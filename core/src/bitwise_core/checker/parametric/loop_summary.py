@@ -457,7 +457,8 @@ class LoopSummary:
                 bits, hashing.constant(f"before the loop {name}"), L.TERM | L.POISON
             )
         memory = LiveInSharedMemory.install(machine)
-        machine.races = SymbolicRaces(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
+        cells, copies = memory.words.shape[2], machine.races.copies
+        machine.races = SymbolicRaces(cells, machine.threads, machine.warp, machine.blocks, copies)
         machine.asynchronous_reads = AsynchronousReads()
         for _ in range(lead_iterations):
             self.body.run(loop.body)

@@ -9,7 +9,7 @@ function fails, the signature is that of the canonical text, which only the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,9 +39,12 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import build
+from bitwise_core.execution.races.proxy_fences import VisibleCopies
+from bitwise_core.execution.races.undetermined import Race
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import unordered_lines
 from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import hashing
+from bitwise_core.execution.visible_copies import visible_copies
 
 ALL_TILES = "the number of blocks equals the step of the persistent loop over tiles"
 
@@ -71,40 +74,59 @@ class Signature:
 
 
 def parametric_signature(
-    module: Module, kernel: Kernel, arch: Arch, cluster: tuple[int, int, int] | None = None
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    cluster: tuple[int, int, int] | None = None,
+    assume: frozenset[str] = frozenset(),
 ) -> Signature:
-    """The signature of a kernel whose module states every rounding.
+    """The signature of a kernel whose module states every rounding, under assumptions (`assumptions`).
 
     `cluster` is the shape of the clusters of its launches, None where only the text states it.  Raises Unsupported with
     the line of the cause, also where the result of the kernel is not proved to be determined, and ManifestError for a
     shape that the text does not allow.
     """
-    shape = cluster_shape(kernel, cluster)
+    copies = visible_copies(arch, assume, set())
+    found = _signature(module, kernel, arch, cluster_shape(kernel, cluster), copies)
+    return found if copies is None else replace(found, notes=(*found.notes, *sorted(copies.used)))
+
+
+def _signature(
+    module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None, copies: VisibleCopies | None
+) -> Signature:
+    """The signature of a kernel in clusters of this shape; `copies` as in `ProxyFences`.  Raises Unsupported."""
     check_program(module, kernel, arch)
     try:
-        return function_signature(module, kernel, arch, shape)
+        return function_signature(module, kernel, arch, shape, copies)
     except Unsupported as reason:
         try:
-            run = execute(module, kernel, arch, shape, only_determined=True)
+            run = execute(module, kernel, arch, shape, only_determined=True, copies=copies)
             determined = run.check_determined()
         except Unsupported as other:
-            raise (other if str(other).startswith(NOT_DETERMINED) else reason) from None
+            undetermined = isinstance(other, Race) or str(other).startswith(NOT_DETERMINED)
+            raise (other if undetermined else reason) from None
         text = text_signature(module, kernel, arch, shape)
         why = f"only the program text is compared, up to names ({reason})"
         return Signature(text, run, (why, *DETERMINED_NOTES, *determined), program_only=why)
 
 
 def function_signature(
-    module: Module, kernel: Kernel, arch: Arch, shape: tuple[int, int, int] | None = None
+    module: Module,
+    kernel: Kernel,
+    arch: Arch,
+    shape: tuple[int, int, int] | None = None,
+    copies: VisibleCopies | None = None,
 ) -> Signature:
     """The signature of the function that the kernel computes in clusters of this shape.  Raises Unsupported.
+
+    `copies` as in `ProxyFences`.
 
     A kernel whose shared addresses hold ranks, and that does not read its place in the cluster itself, is executed with
     each rank: what a block computes must not depend on it.
     """
     found: Signature | None = None
     for rank in range(_ranks_of_addresses(module, kernel, arch, shape)):
-        run = execute(module, kernel, arch, shape, rank_of_addresses=rank)
+        run = execute(module, kernel, arch, shape, rank_of_addresses=rank, copies=copies)
         determined = run.check_determined()
         words, notes = signature_of(run.memory.elements(), run.domain.integers)
         mixed = hashing.mix(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
@@ -152,11 +174,13 @@ def execute(
     *,
     rank_of_addresses: int = 0,
     only_determined: bool = False,
+    copies: VisibleCopies | None = None,
 ) -> Run:
     """Execute one symbolic block of a kernel, or the blocks of one symbolic cluster of this shape.  Raises Unsupported.
 
     `rank_of_addresses` is the rank in the shared addresses of the one block.
-    `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.
+    `only_determined`: only the proof that the result is determined is wanted, so that loops need no summary.  `copies`
+    as in `ProxyFences`.
     """
     if kernel.threads is None:
         raise Unsupported(f"the text of {kernel.name} does not state the number of threads in a block", kernel.line)
@@ -200,7 +224,7 @@ def execute(
                 memory = ParametricMemory(domain, x * y * z, only_determined, unordered)
                 place = Place(shape or _ALONE, rank if axes.size > 1 else rank_of_addresses)
                 machine = machine_for(
-                    module, kernel, arch, domain, memory, granule, axes, place, any_pointer=only_determined
+                    module, kernel, arch, domain, memory, granule, axes, place, copies, any_pointer=only_determined
                 )
                 unknown = cluster_registers - machine.special.keys()
                 if unknown:
@@ -340,10 +364,13 @@ def machine_for(
     granule: int,
     axes: GridAxes,
     place: Place,
+    copies: VisibleCopies | None,
     *,
     any_pointer: bool = False,
 ) -> Machine:
     """A machine at the start of the kernel whose rows are instances of one symbolic block: that of a place.
+
+    `copies` as in `ProxyFences`.
 
     `any_pointer`: every parameter of 8 bytes may be a pointer, also where the text does not state it.
     """
@@ -364,7 +391,7 @@ def machine_for(
         parameters={},
         symbols={},
         shared=SharedMemory(4096, rows, granule),
-        races=SymbolicRaces(4096 // granule, threads, arch.warp, rows),
+        races=SymbolicRaces(4096 // granule, threads, arch.warp, rows, copies),
         memory=memory,  # type: ignore[arg-type]
         thread=thread_numbers(np.arange(rows), local),
         local_thread=local,

@@ -14,6 +14,7 @@ from copy import copy
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.races.proxy_fences import VisibleCopies
 from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -28,10 +29,10 @@ class SymbolicRaces(RaceDetectors):
     The rows of masks and cells are instances of the launch, of which row 0 is the launch itself.
     """
 
-    def __init__(self, cells: int, threads: int, warp: int, rows: int) -> None:
-        super().__init__(cells, threads, warp, rows)
+    def __init__(self, cells: int, threads: int, warp: int, rows: int, copies: VisibleCopies | None = None) -> None:
+        super().__init__(cells, threads, warp, rows, copies)
         self.follows_updates = False
-        self.detectors = [RaceDetector(cells, threads, warp)]
+        self.detectors = [RaceDetector(cells, threads, warp, copies)]
         self.uses = 0
         """How often detectors were returned."""
 

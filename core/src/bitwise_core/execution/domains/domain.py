@@ -20,6 +20,10 @@ class Unsupported(BitwiseError):
         super().__init__(reason)
         self.reason, self.line = reason, line
 
+    def occurred_at(self, line: int) -> None:
+        """The instruction of a line raised this error, which knows none."""
+        self.line = line
+
     def __str__(self) -> str:
         return self.reason if self.line is None else f"{self.reason} at line {self.line}"
 

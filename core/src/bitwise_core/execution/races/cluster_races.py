@@ -17,6 +17,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.races.agent_accesses import AgentAccess
+from bitwise_core.execution.races.proxy_fences import VisibleCopies
 from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.races.race_histories import History, RaceDetectors
 from bitwise_core.execution.races.undetermined import READ_RACE, Kind, race
@@ -39,9 +40,9 @@ class ClusterDetector(RaceDetector):
     A block of rank r has the warps from r * `block_warps` on.  Its cell c is cell c * `size` + r here.
     """
 
-    def __init__(self, cells: int, threads: int, warp: int, size: int) -> None:
+    def __init__(self, cells: int, threads: int, warp: int, size: int, copies: VisibleCopies | None = None) -> None:
         self.size, self.block_warps = size, -(-threads // warp)
-        super().__init__(cells * size, size * self.block_warps * warp, warp)
+        super().__init__(cells * size, size * self.block_warps * warp, warp, copies)
         self.waited: Array = np.zeros(self.warps, dtype=np.int32)
         """The time of each warp when it had first waited for a barrier of the cluster, after which all blocks have
         started; 0 before."""
@@ -356,9 +357,9 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.reads`."""
         self.detector.reads(self._cells(cells), self._actors(actor), what)
 
-    def writes(self, cells: Array, actor: Array, *, pending: bool = False, needs_fence: bool = False) -> None:
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False, copied_at: int = 0) -> None:
         """See `RaceDetector.writes`."""
-        self.detector.writes(self._cells(cells), self._actors(actor), pending=pending, needs_fence=needs_fence)
+        self.detector.writes(self._cells(cells), self._actors(actor), pending=pending, copied_at=copied_at)
 
     def loads(self, cells: Array, actor: Array, line: int) -> None:
         """See `RaceDetector.loads`."""
@@ -398,10 +399,10 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.finished`."""
         self.detector.finished(self._cells(cells), self._actors(actor))
 
-    def arrived(self, cells: Array, *barriers: int, engine: int = 0, ago: int = 1) -> None:
+    def arrived(self, cells: Array, *barriers: int, engine: int = 0, ago: int = 1, copied_at: int = 0) -> None:
         """See `RaceDetector.arrived`; the copy engine is that of the block."""
         keys = [key for barrier in barriers for key in self._keys(barrier)]
-        self.detector.arrived(self._cells(cells), *keys, engine=self.rank + engine, ago=ago)
+        self.detector.arrived(self._cells(cells), *keys, engine=self.rank + engine, ago=ago, copied_at=copied_at)
 
     def pending_reads(self, cells: Array, actor: int) -> None:
         """See `RaceDetector.pending_reads`."""
@@ -492,11 +493,14 @@ class ClusterRaceDetectors(RaceDetectors):
     Clusters share a detector while they do the same.  Beyond MAXIMUM_HISTORIES, Unsupported is raised.
     """
 
-    def __init__(self, cells: int, threads: int, warp: int, blocks: int, size: int) -> None:
-        super().__init__(cells, threads, warp, blocks)
+    def __init__(
+        self, cells: int, threads: int, warp: int, blocks: int, size: int, copies: VisibleCopies | None = None
+    ) -> None:
+        super().__init__(cells, threads, warp, blocks, copies)
         self.size, self.clusters, self.threads = size, blocks // size, threads
         self._padded = self.warps * warp
-        self._histories = [History(np.ones(self.clusters, dtype=bool), ClusterDetector(cells, threads, warp, size))]
+        detector = ClusterDetector(cells, threads, warp, size, copies)
+        self._histories = [History(np.ones(self.clusters, dtype=bool), detector)]
 
     def of_blocks(self, rows: Array) -> Sequence[RaceDetector]:
         """See `RaceDetectors.of_blocks`."""

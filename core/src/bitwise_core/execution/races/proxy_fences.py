@@ -1,13 +1,15 @@
 """Which writes of shared memory by threads a fence has made visible to asynchronous agents.
 
 An agent sees what a thread has written only after a proxy fence: of that thread, or of another one for which the write
-comes before the fence.  The agent's work must come after the fence.
+comes before the fence.  The agent's work must come after the fence.  Copies by threads (`cp.async`) are such writes.
+Where copies are visible without a fence (`VisibleCopies`), an agent sees them as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,32 +18,61 @@ from bitwise_core.execution.races.vector_clocks import PENDING
 from bitwise_core.execution.values.symbolic_vector import Array
 
 
-class ProxyFences:
-    """The cells that threads have written, and the fences after these writes; `accesses` holds the writes."""
+@dataclass(frozen=True, slots=True)
+class VisibleCopies:
+    """Agents see what threads have copied, also without a proxy fence.
 
-    def __init__(self, cells: int, accesses: LastAccesses) -> None:
-        self.accesses = accesses
+    `note` says why, empty where it was requested; `used` collects it where an agent reads such a copy.
+    """
+
+    note: str
+    used: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The lanes of a warp that have executed a fence, as bits of `lanes`; -1 for all of them."""
+
+    warp: int
+    lanes: int
+
+
+class ProxyFences:
+    """The cells that threads have written, and the fences after these writes; `accesses` holds the writes.
+
+    `copies`: copies by threads need no fence; None if they do.
+    """
+
+    def __init__(self, cells: int, accesses: LastAccesses, copies: VisibleCopies | None = None) -> None:
+        self.accesses, self.copies = accesses, copies
         self.generic: Array = np.zeros(cells, dtype=bool)
         """Which cells hold a write of a thread that not every agent sees."""
+        self.copied_at: Array = np.zeros(cells, dtype=np.int64)
+        """The line of the copy by a thread that wrote a generic cell last, 0 for another write."""
         self.fenced: Array = np.full(cells, -1, dtype=np.int64)
         """For each generic cell that threads other than its writer have fenced an index of `fences`, else -1."""
-        self.fences: list[Mapping[int, int]] = []
-        """Warps that have executed a fence for asynchronous agents, with the time of the first one."""
+        self.fences: list[Mapping[Fence, tuple[int, int]]] = []
+        """Fences for asynchronous agents, with the time of the warp at the first one of these lanes, and its step."""
 
     def copy(self, accesses: LastAccesses) -> ProxyFences:
         """Return an independent copy, for a copy of the accesses."""
         found = copy(self)
         found.accesses, found.generic, found.fenced = accesses, self.generic.copy(), self.fenced.copy()
+        found.copied_at = self.copied_at.copy()
         found.fences = list(self.fences)
         return found
 
     def resize(self, cells: int) -> None:
         """Make room for more cells."""
         self.generic, self.fenced = grown(self.generic, cells, 0), grown(self.fenced, cells, -1)
+        self.copied_at = grown(self.copied_at, cells, 0)
 
-    def written_by_threads(self, cells: Array) -> None:
-        """These cells have been written by threads, with no fence since."""
-        self.generic[cells] = True
+    def written_by_threads(self, cells: Array, copied_at: int = 0) -> None:
+        """These cells have been written by threads, with no fence since.
+
+        `copied_at` is the line of a copy, 0 for another write.
+        """
+        self.generic[cells], self.copied_at[cells] = True, copied_at
         if self.fences:
             self.fenced[cells] = -1
 
@@ -72,7 +103,8 @@ class ProxyFences:
     def _fence_published(self, cells: Array, threads: Array) -> None:
         """These threads execute a fence after these cells were written by other threads, or by them and published."""
         accesses, order = self.accesses, self.accesses.order
-        actors = np.unique(np.flatnonzero(threads) // order.warp) * order.warp
+        warps = np.unique(np.flatnonzero(threads) // order.warp)
+        actors = warps * order.warp
         writer, written = accesses.writer[cells], accesses.written[cells]
         step = accesses.written_step[cells]
         own = (writer >= 0) & (writer < threads.size) & (written != PENDING)
@@ -91,43 +123,66 @@ class ProxyFences:
             index, of_warps = int(earlier[first[place]]), seen[:, first[place]]
             before = self.fences[index] if index >= 0 else {}
             merged = {
-                **{warp: int(order.clock[warp, warp]) for warp in (actors[of_warps] // order.warp).tolist()},
+                **{
+                    Fence(warp, self._lanes(threads, warp)): (int(order.clock[warp, warp]), int(order.lockstep[warp]))
+                    for warp in warps[of_warps].tolist()
+                },
                 **before,
             }
             if merged.keys() != before.keys():
                 self.fenced[cells[alike[number[place] : number[place + 1]]]] = len(self.fences)
                 self.fences.append(merged)
 
-    def are_visible(self, cells: Array, actor: int) -> bool:
-        """Return whether asynchronous work that thread `actor` starts sees the content of all these cells."""
-        unfenced = cells[self.generic.take(cells)]
+    def _lanes(self, threads: Array, warp: int) -> int:
+        """Return which lanes of a warp these threads are, as `Fence.lanes`."""
+        lanes = threads[warp * self.accesses.order.warp :][: self.accesses.order.warp]
+        return -1 if lanes.all() else sum(1 << lane for lane in np.flatnonzero(lanes).tolist())
+
+    def _is_seen(self, fence: Fence, at: tuple[int, int], actor: int) -> bool:
+        """Return whether a fence at a time and a step of its warp comes before what thread `actor` does now."""
+        order, (time, step) = self.accesses.order, at
+        warp, lane = divmod(actor, order.warp)
+        if fence.warp != warp:
+            return bool(order.clock[warp, fence.warp] >= time)
+        return bool(fence.lanes >> lane & 1) or bool(order.lockstep[warp] > step)
+
+    def not_visible(self, cells: Array, actor: int) -> Array:
+        """Return of which of these cells asynchronous work that thread `actor` starts may not see the content."""
+        unfenced: Array = cells[self.generic.take(cells)]
         if not unfenced.size:
-            return True
-        order = self.accesses.order
-        warp = actor // order.warp
+            return unfenced
         fenced = self.fenced[unfenced]
-        if fenced.min() < 0:
-            return False
         for index in distinct(fenced):
-            fences = self.fences[index]
-            if not any(other == warp or order.clock[warp, other] >= time for other, time in fences.items()):
-                return False
-        return True
+            fences = {} if index < 0 else self.fences[index]
+            if any(self._is_seen(fence, at, actor) for fence, at in fences.items()):
+                unfenced, fenced = unfenced[fenced != index], fenced[fenced != index]
+        if self.copies is not None:
+            stored: Array = unfenced[self.copied_at.take(unfenced) == 0]
+            if stored.size < unfenced.size and self.copies.note:
+                self.copies.used.add(self.copies.note)
+            return stored
+        return unfenced
 
     def state(self, cells: Array, seen: Array) -> Iterator[Array]:
         """Yield arrays that are equal for two blocks only if later work of agents sees the same cells in both.
 
         `cells` are all that are generic, and maybe others.  All warps have seen the times `seen`.
         """
+        if self.copies is not None:
+            yield np.flatnonzero(self.generic[cells] & (self.copied_at[cells] > 0))
         fenced = np.where(self.generic[cells], self.fenced[cells], -1)
-        alike: dict[tuple[tuple[int, int], ...], list[int]] = {}
+        lockstep = self.accesses.order.lockstep
+        alike: dict[str, list[int]] = {}
         for index in distinct(fenced):
-            # All warps have seen a fence whose time counts as 0.
-            times = {warp: max(time - int(seen[warp]), 0) for warp, time in self.fences[index].items()}
-            known = ((-1, 0),) if 0 in times.values() else tuple(sorted(times.items()))
-            alike.setdefault(known, []).append(index)
+            times = {
+                (each.warp, -1 if lockstep[each.warp] > step else each.lanes): max(time - int(seen[each.warp]), 0)
+                for each, (time, step) in self.fences[index].items()
+            }
+            # All warps have seen a fence of all lanes whose time counts as 0.
+            all_see = any(lanes == -1 and not time for (_, lanes), time in times.items())
+            alike.setdefault("all" if all_see else repr(sorted(times.items())), []).append(index)
         for known, indices in sorted(alike.items()):
-            yield from (np.flatnonzero(np.isin(fenced, indices)), np.array(known, dtype=np.int64))
+            yield from (np.flatnonzero(np.isin(fenced, indices)), np.frombuffer(known.encode(), dtype=np.uint8))
 
 
 def _alike(columns: Array) -> tuple[Array, Array, Array]:

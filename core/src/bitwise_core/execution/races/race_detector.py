@@ -22,12 +22,14 @@ from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.races.agent_accesses import AgentAccess, AgentMemory
 from bitwise_core.execution.races.last_accesses import LastAccesses, grown
 from bitwise_core.execution.races.memory_barriers import MemoryBarriers
-from bitwise_core.execution.races.proxy_fences import ProxyFences
+from bitwise_core.execution.races.proxy_fences import ProxyFences, VisibleCopies
 from bitwise_core.execution.races.undetermined import (
     AGENT_RACE,
     OVERTAKEN_READ,
     OVERWRITE_RACE,
     READ_RACE,
+    UNFENCED_COPY,
+    UNFENCED_WRITE,
     WRITE_RACE,
     Kind,
     race,
@@ -49,12 +51,12 @@ _FIRST_CELLS = 64
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
 
-    def __init__(self, cells: int, threads: int, warp: int) -> None:
+    def __init__(self, cells: int, threads: int, warp: int, copies: VisibleCopies | None = None) -> None:
         cells = min(cells, _FIRST_CELLS)
         self.order = VectorClocks(threads, warp)
         self.barriers = MemoryBarriers(self.order)
         self.accesses = LastAccesses(cells, self.order)
-        self.fences = ProxyFences(cells, self.accesses)
+        self.fences = ProxyFences(cells, self.accesses, copies)
         self.threads, self.warp, self.warps = threads, warp, self.order.warps
         self.agent_memories: dict[str, AgentMemory] = {}
         """The accesses of memories that only agents access, by the name of the memory."""
@@ -233,6 +235,7 @@ class RaceDetector:
         Raises Race, also where the write may overtake an earlier read: no fence of the reading threads lies between.
         """
         self.writes(cells, np.broadcast_to(thread, cells.shape), pending=True)
+        self.fences.written_by_agents(cells)
         if self.unfenced is None:
             raise Unsupported("which reads end before an asynchronous write is not followed here", line)
         warps = np.broadcast_to(thread, cells.shape) // self.warp
@@ -241,10 +244,10 @@ class RaceDetector:
             if read is not None:
                 raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
 
-    def writes(self, cells: Array, actor: Array, *, pending: bool = False, needs_fence: bool = False) -> None:
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False, copied_at: int = 0) -> None:
         """`actor` threads write these cells; `pending` marks a write that completes at a later wait.  Raises Race.
 
-        `needs_fence`: asynchronous reads see also a pending write only after a proxy fence, as they see others.
+        `copied_at` is the line of an asynchronous copy by the threads, 0 for another write.
         """
         of_readers, of_writers = self.unordered_writes(cells, actor)
         if some(of_readers):
@@ -254,9 +257,7 @@ class RaceDetector:
         self.accesses.record_write(cells, actor, pending=pending)
         self.accesses.other_writers[cells] = -1
         self._replace(cells)
-        self.fences.written_by_threads(cells)
-        if pending and not needs_fence:
-            self.fences.written_by_agents(cells)
+        self.fences.written_by_threads(cells, copied_at)
 
     def _replace(self, cells: Array) -> None:
         """A write replaces the content of these cells, with what atomic operations left there."""
@@ -296,7 +297,8 @@ class RaceDetector:
         if self.unfenced is not None:
             self.unfenced.written(cells)
         self.generation[cells] += 1
-        self.fences.generic[cells] = self.updated[cells] = True
+        self.fences.written_by_threads(cells)
+        self.updated[cells] = True
         self.accesses.note_written_in_this_round(cells)
 
     def has_pending(self, cells: Array) -> bool:
@@ -348,24 +350,28 @@ class RaceDetector:
         accesses.record_write(cells[still], actor[still], pending=False)
         self._replace(cells[still])
 
-    def arrived(self, cells: Array, *barriers: int, engine: int = 0, ago: int = 1) -> None:
+    def arrived(self, cells: Array, *barriers: int, engine: int = 0, ago: int = 1, copied_at: int = 0) -> None:
         """A copy engine's write is complete and visible to threads that wait for the phases of the memory barriers.
 
-        The phases are the last but `ago` - 1 that have ended.
+        The phases are the last but `ago` - 1 that have ended.  `copied_at` is the line of a copy by threads that wait
+        for it so, which asynchronous agents read as what threads wrote; 0 for a write that they see.
         `engine` numbers the copy engines.  Copies that complete on different barriers are not ordered among each other.
         """
         self._require(cells)
         agent, clock = self._agent(engine, *barriers), self.order.clock
         clock[agent, agent] += 1
         self.accesses.record_agent_write(cells, agent)
-        self.fences.written_by_agents(cells)
+        if copied_at:
+            self.fences.written_by_threads(cells, copied_at)
+        else:
+            self.fences.written_by_agents(cells)
         for barrier in barriers:
             self.barriers.phases[barrier].publish(clock[agent].copy(), ago)
 
     def pending_reads(self, cells: Array, actor: int) -> None:
         """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`.
 
-        Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
+        Raises Race, also for bytes that threads wrote without a proxy fence after it, and Unsupported.
         """
         self._check_asynchronous_read(cells, actor)
         self.accesses.start_reads(cells, actor)
@@ -391,15 +397,16 @@ class RaceDetector:
                 raise race(Kind.SHARED, reason, None)
         if some(self.updated.take(cells)):
             raise Unsupported("an asynchronous instruction reads shared memory that atomic operations have changed")
-        if not self.fences.are_visible(cells, actor):
-            raise Unsupported(
-                "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
-            )
+        unseen = self.fences.not_visible(cells, actor)
+        if unseen.size:
+            lines = self.fences.copied_at.take(unseen)
+            copied = int(lines.max())
+            raise race(Kind.PROXY, UNFENCED_COPY if copied else UNFENCED_WRITE, None, copied or None)
 
     def agent_reads(self, cells: Array, access: AgentAccess) -> None:
         """An agent reads these cells of shared memory.
 
-        Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
+        Raises Race, also for bytes that threads wrote without a proxy fence after it, and Unsupported.
         """
         self._check_asynchronous_read(cells, access.thread)
         self.accesses.record_agent_read(cells, self._agent(*access.agent))

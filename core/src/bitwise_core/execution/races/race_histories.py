@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.races.proxy_fences import VisibleCopies
 from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -38,15 +39,15 @@ class RaceDetectors:
 
     While all blocks do the same, one detector represents all of them.  When some diverge, at an instruction that the
     others do not execute or at an address that they do not use, each side gets a detector of its own, until a barrier
-    makes their states equal.
+    makes their states equal.  `copies` as in `ProxyFences`.
     """
 
-    def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
-        self.blocks = blocks
+    def __init__(self, cells: int, threads: int, warp: int, blocks: int, copies: VisibleCopies | None = None) -> None:
+        self.blocks, self.copies = blocks, copies
         self.follows_updates = True
         """Whether atomic operations on shared memory are followed."""
         self.warps = -(-threads // warp)
-        self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
+        self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp, copies))]
         self.has_alternatives = False
         """Whether a block may have several histories, of which data chooses one."""
 

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     SUM = "float atomics with several contributors"
     ARRIVAL = "order of arrival"
     SHARED = "race on shared memory"
+    PROXY = "missing proxy fence"
     AGENTS = "race of asynchronous work"
     GLOBAL = "race on global memory"
     BLOCKS = "read after another block's write"
@@ -66,6 +67,11 @@ class Nondeterministic(Unsupported):
     ) -> None:
         super().__init__(reason, line)
         self.causes, self.proved = causes, proved
+
+    def occurred_at(self, line: int) -> None:
+        """See `Unsupported.occurred_at`; the same of the causes."""
+        super().occurred_at(line)
+        self.causes = tuple(replace(each, line=line) if each.line is None else each for each in self.causes)
 
 
 class Race(Nondeterministic):
@@ -106,6 +112,11 @@ OVERWRITE_RACE = "a thread overwrites shared memory that another reads with no b
 OVERTAKEN_READ = (
     "an asynchronous copy may overtake a load of shared memory that it overwrites, since no proxy fence of the loading "
     "threads lies between (a race)"
+)
+UNFENCED_WRITE = "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
+UNFENCED_COPY = (
+    "an asynchronous instruction reads shared memory that threads copied to with no proxy fence after it (Triton 3.7.1 "
+    "and later emit the fence; --assume proxies-together settles this)"
 )
 WRITE_RACE = "two threads write the same shared memory with no barrier between (a race)"
 AGENT_RACE = "asynchronous work accesses {memory} before conflicting work on it is known to be complete (a race)"

@@ -39,7 +39,7 @@ TABLE = OpcodeTable()
 class PendingCopy:
     """A copy in flight: its shared-memory cells, its value, and the mask, threads and blocks that issued it.
 
-    `loads` are its loads from global memory.
+    `loads` are its loads from global memory, and `line` is that of its instruction.
     """
 
     cells: Array
@@ -48,6 +48,7 @@ class PendingCopy:
     bits: int
     threads: Array
     blocks: Array
+    line: int
     loads: tuple[LoadInFlight, ...] = ()
 
 
@@ -146,9 +147,11 @@ def _issue(
             value = _source_value(machine, origin, bits, size, line)
     cells = accessed_cells(machine, own_offset(machine, destination))
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
-        races.writes(where, threads, pending=True, needs_fence=machine.proxies_apart)
+        races.writes(where, threads, pending=True, copied_at=line)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
-    pending_copies(machine).open.append(PendingCopy(cells, value, machine.mask, bits, acting, blocks, tuple(loads)))
+    pending_copies(machine).open.append(
+        PendingCopy(cells, value, machine.mask, bits, acting, blocks, line, tuple(loads))
+    )
 
 
 def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
@@ -249,7 +252,9 @@ def _arrive_when_copied(instruction: Instruction, counted: bool) -> Step:
             if (issued & ~active).any():
                 raise Unsupported("threads that issued a copy together arrive for it separately", line)
             barrier.thread_copies.append(
-                ThreadCopy(barrier.phase.copy(), each.cells, each.value, each.mask, each.bits, blocks, each.loads)
+                ThreadCopy(
+                    barrier.phase.copy(), each.cells, each.value, each.mask, each.bits, blocks, each.line, each.loads
+                )
             )
         copies.open = left
         if counted:

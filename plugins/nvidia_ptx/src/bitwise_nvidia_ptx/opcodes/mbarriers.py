@@ -68,7 +68,7 @@ class ThreadCopy:
     """A copy by threads (cp.async) that completes on an mbarrier, see `Copy`.
 
     Each thread of `mask` (boolean, shape (blocks, threads), None for all) writes `bits` bits from its cell in `cells`.
-    `loads` are its loads from global memory.
+    `loads` are its loads from global memory, and `line` is that of its instruction.
     """
 
     phase: Array
@@ -77,6 +77,7 @@ class ThreadCopy:
     mask: Array | None
     bits: int
     blocks: Array
+    line: int
     loads: tuple[LoadInFlight, ...] = ()
 
 
@@ -446,7 +447,7 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
         machine.memory.complete(copy.loads, machine.epoch)
     machine.shared.store(copy.cells, copy.value, mask)
     for races, where, _ in detector_cells(machine, copy.cells, copy.bits, mask):
-        races.arrived(where, address, ago=ago)
+        races.arrived(where, address, ago=ago, copied_at=copy.line)
 
 
 def _complete_stores(machine: Machine, address: int, stores: StoresOfCluster, arrived: Array, ago: int) -> None:
