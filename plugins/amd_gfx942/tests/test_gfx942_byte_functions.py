@@ -458,3 +458,76 @@ def test_results_that_are_looked_up_together_are_those_of_each(
             assert reading(body).signature == found.signature is not None
         if not changes and not first:
             assert found.signature != reading(first + several(CHANGED_FORMS[1])).signature
+
+
+def test_functions_of_numbers_are_those_of_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes whose numbers are known are looked up in a table that was found for others, and only there."""
+    made: list[Array] = []
+    look_up = byte_functions._of_numbers
+
+    def noted(*arguments: object) -> Array:
+        found = look_up(*arguments)  # type: ignore[arg-type]
+        assert isinstance(found, np.ndarray)
+        made.append(found)
+        return found
+
+    monkeypatch.setattr(byte_functions, "_of_numbers", noted)
+    numbers = "v_mul_u32_u24_e32 v30, 3, v0\n"
+    one, other = decoder("v2", 6), decoder("v30", 7, first=20)
+    stored = "ds_write_b16 v1, v6\nds_write_b16 v1, v7 offset:2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1"
+    body = f"{numbers}{one}\n{other}\n{stored}"
+    found = reading(body, threads=256)
+    with monkeypatch.context() as patch:
+        patch.setattr(byte_functions, "_of_numbers", lambda *_: None)  # the instructions are executed
+        assert reading(body, threads=256).signature == found.signature is not None
+    assert len(made) == 1
+    assert (made[0] == EXPECTED[np.arange(256) * 3 & 255]).all()
+    made.clear()
+    assert reading(numbers + decoder("v30", 5), threads=256).signature is not None
+    assert not made
+
+
+def test_sums_in_a_chain_are_no_cones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sum of a chain is stored, so that little is saved; the search for such cones finds none."""
+    chain = "\n".join(f"v_add_u32_e32 v{20 + each}, v{19 + each}, v2\nds_write_b32 v1, v{20 + each} offset:{4 * each}"
+                       for each in range(1, 60))  # fmt: skip
+    body = f"v_mov_b32_e32 v20, v3\n{chain.replace('v19,', 'v3,')}\n{decoder('v3', 5, first=90)}"
+    module = GFX942.parse(text_of(body), "kernel.amdgcn")
+    program = build(module, module.kernel(None), GFX942)
+    searched: list[Array] = []
+    search = instruction_cones._cones_of_roots
+
+    def noted(flow: instruction_cones._BlockFlow, roots: Array) -> list[instruction_cones.Cone]:
+        searched.append(roots)
+        return search(flow, roots)
+
+    monkeypatch.setattr(instruction_cones, "_cones_of_roots", noted)
+    blocks = list(instruction_cones.blocks_of(program))
+    found = [instruction_cones.cones_of_block(program, *each) for each in blocks]
+    kept = [cone.members for each in found for cone in each.cones]
+    assert sum(map(len, searched)) == len(kept) == 1
+    monkeypatch.setattr(instruction_cones, "_saving_roots", lambda _, roots, __: roots)
+    searched.clear()
+    again = [instruction_cones.cones_of_block(program, *each) for each in blocks]
+    assert sum(map(len, searched)) > 40
+    assert kept == [cone.members for each in again for cone in each.cones]
+    assert [each.skipped for each in found] == [each.skipped for each in again]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_roots_that_are_searched_for_are_those_that_save(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random programs whose results are read inside have the cones of a search for all roots."""
+    random = np.random.default_rng([23, seed])
+    lines = [each for _ in range(3) for each in drawn_program(random)]
+    for _ in range(int(random.integers(1, 6))):
+        lines.insert(int(random.integers(5, len(lines))), f"ds_write_b32 v1, v{random.choice([10, 11])}")
+    module = GFX942.parse(text_of("\n".join(lines)), "kernel.amdgcn")
+    program = build(module, module.kernel(None), GFX942)
+    blocks = list(instruction_cones.blocks_of(program))
+    found = [instruction_cones.cones_of_block(program, *each) for each in blocks]
+    monkeypatch.setattr(instruction_cones, "_saving_roots", lambda _, roots, __: roots)
+    again = [instruction_cones.cones_of_block(program, *each) for each in blocks]
+    assert [[cone.members for cone in each.cones] for each in found] == [
+        [cone.members for cone in each.cones] for each in again
+    ]
+    assert [each.skipped for each in found] == [each.skipped for each in again]

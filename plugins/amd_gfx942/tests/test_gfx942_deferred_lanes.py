@@ -7,9 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import dpp, lanewise
+from bitwise_amd_gfx942.opcodes import deferred_lanes, dpp, lanewise
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values.symbolic_vector import Value
 from gfx942_kernels import reading, run
 
 REGISTERS = [f"v{number}" for number in range(5, 12)]
@@ -153,3 +154,50 @@ v_mov_b32_e32 v5, v6"""
     signatures = [reading(body.format(lane=lane)).signature for lane in (17, 18)]
     assert None not in signatures
     assert len({*signatures}) == 2
+
+
+CARRIED = """v_mov_b32_e32 v20, v3
+v_mov_b32_e32 v21, v4
+v_lshlrev_b32_e32 v9, 1, v1
+v_mov_b32_dpp v6, v2 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1
+v_add_f32_e32 v6, v6, v2
+v_mov_b32_dpp v10, v3 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1
+v_cmp_gt_u32_e64 s[20:21], 64, v0
+s_and_saveexec_b64 s[22:23], s[20:21]
+s_cbranch_execz .LBB0_1
+v_readlane_b32 s24, v2, 3
+v_readlane_b32 s25, v3, 5
+s_nop 0
+s_add_u32 s26, s24, 7
+v_mov_b32_e32 {copy}, s26
+s_addc_u32 s27, s25, 0
+v_mov_b32_e32 v21, s27
+v_mov_b32_e32 v20, {copy}
+.LBB0_1:
+s_or_b64 exec, exec, s[22:23]
+ds_write_b64 v9, v[20:21]
+s_waitcnt lgkmcnt(0)
+ds_read_b32 v8, v9
+v_readlane_b32 s28, v6, 63
+s_waitcnt lgkmcnt(0)
+v_add_u32_e32 v5, s28, v8"""
+"""A scalar sum in two halves in one of two waves, beside a register that is deferred; one lane of that is read."""
+
+
+@pytest.mark.parametrize("copy", ["v20", "v10"])
+def test_a_sum_in_two_halves_leaves_deferred_registers_alone(copy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for registers with the low half computes no deferred value, and changes no result."""
+    body = CARRIED.format(copy=copy)
+    whole: list[object] = []
+    compute = deferred_lanes.DeferredLanes.compute
+
+    def noted(value: deferred_lanes.DeferredLanes) -> Value:
+        whole.append(value)
+        return compute(value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deferred_lanes.DeferredLanes, "compute", noted)
+        found = reading(body, threads=128)
+    assert found.signature is not None, found.unknown
+    assert found.signature == read_at_once(body, monkeypatch, threads=128).signature
+    assert not whole

@@ -15,7 +15,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import HashedVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, term
 
 THREADS, BLOCKS = 64, 3
@@ -59,6 +59,32 @@ def test_stacked_registers_have_the_elements_of_each(seed: int, monkeypatch: pyt
     monkeypatch.setattr(matrix_fragments, "_elements_of_stack", lambda *_: None)
     expected, others = matrix_fragments._elements_of_registers(alike)
     assert numbers.tolist() == others.tolist()
+    assert np.array_equal(exact_hash(found), exact_hash(expected))
+    assert np.array_equal(*(np.broadcast_to(each.flags, found.words.shape[1:]) for each in (found, expected)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_waves_with_equal_bytes_have_the_elements_of_each(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes beside zeros, as fp8e5 becomes fp16, are joined once for waves and blocks that loaded the same."""
+    random, blocks, threads, zero = Random(seed), 4, 4 * THREADS, np.zeros((1, 1), dtype=np.uint8)
+    places = np.arange(THREADS, dtype=np.uint64) * np.uint64(4)
+    registers = []
+    for _ in range(6):
+        starts = np.array([random.choice([1, 2, 3]) << 20 for _ in range(blocks * 4)], dtype=np.uint64)
+        words = (starts[:, None] + places).reshape(blocks, threads)
+        word = SymbolicVector(32, L.both_words(words), L.LOAD)
+        if seed % 2:
+            inside = np.arange(threads)[None] % THREADS < 40
+            word = as_symbolic_vector(blend_values(inside, word, np.zeros((1, 1), dtype=np.uint32)))
+        registers.append(concat([zero, extract(word, 0, 8), zero, extract(word, 8, 8)]))
+    found = matrix_fragments._elements_of_stack(registers, 16, threads)
+    stack = matrix_fragments._alike_registers(registers, threads)
+    assert isinstance(stack, PackedVector)
+    assert matrix_fragments._repeated(stack.parts, 16) is not None
+    monkeypatch.setattr(matrix_fragments, "_repeated", lambda *_: None)
+    expected = matrix_fragments._elements_of_stack(registers, 16, threads)
+    assert found is not None
+    assert expected is not None
     assert np.array_equal(exact_hash(found), exact_hash(expected))
     assert np.array_equal(*(np.broadcast_to(each.flags, found.words.shape[1:]) for each in (found, expected)))
 

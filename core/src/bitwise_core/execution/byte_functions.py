@@ -36,6 +36,7 @@ from bitwise_core.execution.term_recorder import SAME
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.deferred_values import DeferredValue
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.repeated_lanes import RepeatedLanes, repeated_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import exact_hash, poison, term
 
@@ -133,7 +134,7 @@ class _Input:
     constants: tuple[tuple[int, str, int], ...] | None = None
     """The place of each register in `names`, the type and the number, where each of them is one number."""
     varying: Value | None = None
-    """The content of the only register, where it is whole bytes of terms."""
+    """The content of the only register, where it is whole bytes of terms, or of numbers that differ between lanes."""
     bits: int = 0
 
     def __post_init__(self) -> None:
@@ -144,7 +145,8 @@ class _Input:
             )
         elif len(self.held) == 1:
             (value,) = self.held.values()
-            if isinstance(value, SymbolicVector | PackedVector) and width(value) % 8 == 0:
+            is_whole = isinstance(value, SymbolicVector | PackedVector) or type(value) is np.ndarray
+            if is_whole and width(value) % 8 == 0:
                 self.varying, self.bits = value, width(value)
 
 
@@ -378,6 +380,12 @@ def _value(
     if not varying:
         return None
     key = (tuple(constants), tuple(widths))
+    numbers = {number: each for number, each in varying.items() if type(each) is np.ndarray}
+    if numbers:
+        # Of numbers alone, the instructions are faster than the search for their function.
+        known = functions.get(key)
+        alone = len(numbers) == len(varying) and machine.domain.recorder is None
+        return _of_numbers(known, numbers) if known is not None and alone else None
     if key not in functions:
         functions[key] = _cached_function(machine, cone, captured, key, program)
     function = functions[key]
@@ -402,6 +410,17 @@ def _value(
                     SAME, as_symbolic_vector(value), [as_symbolic_vector(extract(whole, part.low, part.bits))], False
                 )
     return concat(found)
+
+
+def _of_numbers(function: Function, numbers: Mapping[int, Array]) -> Value:
+    """Return the result of a function of numbers."""
+    shape = np.broadcast_shapes(*(each.shape for each in numbers.values()))
+    found: Array = np.zeros(shape, dtype=np.uint64)
+    for part in function:
+        octets = [(numbers[number] >> numbers[number].dtype.type(8 * byte)) & 255 for number, byte in part.atoms]
+        bits = part.table[tuple([each.astype(np.intp) for each in octets])]
+        found |= bits.astype(np.uint64) << np.uint64(part.low)
+    return found.astype(L.UNSIGNED[sum(part.bits for part in function)])
 
 
 def _part_value(part: Part, varying: Mapping[int, Value]) -> Value | None:
@@ -516,23 +535,64 @@ class _LookUps:
     def values(self, results: Sequence[_DeferredLookUp]) -> list[Value]:
         """Return the value of each result."""
         found: list[list[Value]] = [[] for _ in results]
-        wanted: dict[str, list[tuple[int, int, Part, SymbolicVector]]] = {}
-        for place, each in enumerate(results):
-            for index, part in enumerate(self.function):
-                if not part.atoms:
-                    found[place].append(part.table.reshape(1, 1))
-                    continue
-                ((number, byte),) = part.atoms
-                value = each.varying[number]
-                atom = extract(value.value if type(value) is _DeferredLookUp else value, 8 * byte, 8)
-                found[place].append(atom)
-                if not part.copies:
-                    wanted.setdefault(part.tag, []).append((place, index, part, as_symbolic_vector(atom)))
-        for those in wanted.values():
-            looked_up = _looked_up(those[0][2], [atom for *_, atom in those])
-            for (place, index, *_), value in zip(those, looked_up, strict=True):
-                found[place][index] = value
+        sources: dict[int, _Sources] = {}
+        for part in self.function:
+            if not part.atoms:
+                for parts in found:
+                    parts.append(part.table.reshape(1, 1))
+                continue
+            ((number, byte),) = part.atoms
+            if number not in sources:
+                sources[number] = _sources([L.settled(each.varying[number]) for each in results])
+            for parts, value in zip(found, _bits_of(part, byte, sources[number]), strict=True):
+                parts.append(value)
         return [concat(parts) for parts in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """The values of one input of several results.
+
+    `alike` are places of values with one shape and one kind of flags, of which nothing but their lanes is known: `own`
+    has the lanes of all of them, or of those groups of lanes of which these consist.
+    """
+
+    values: Sequence[Value]
+    alike: Sequence[tuple[Sequence[int], SymbolicVector, RepeatedLanes | None]]
+    others: Sequence[int]
+
+
+def _sources(values: Sequence[Value]) -> _Sources:
+    alike: dict[Hashable, list[int]] = {}
+    others = []
+    for place, each in enumerate(values):
+        if type(each) is not SymbolicVector or each.origins or each.maximum is not None or each.recorder is not None:
+            others.append(place)
+            continue
+        kind = each.words.shape, each.flags if isinstance(each.flags, int) else None
+        alike.setdefault(kind, []).append(place)
+    found = []
+    for places in alike.values():
+        stacked = _stacked([vector for place in places if isinstance(vector := values[place], SymbolicVector)])
+        repeated = repeated_lanes([stacked])
+        found.append((places, stacked if repeated is None else repeated.reduced(stacked), repeated))
+    return _Sources(values, found, others)
+
+
+def _bits_of(part: Part, byte: int, sources: _Sources) -> list[Value]:
+    """Return bits of each of several results, which depend on a byte of the sources."""
+    values, others = sources.values, sources.others
+    if part.copies:
+        return [extract(each, 8 * byte, 8) for each in values]
+    atoms = [as_symbolic_vector(extract(values[place], 8 * byte, 8)) for place in others]
+    found: dict[int, Value] = dict(zip(others, _looked_up(part, atoms), strict=True))
+    for places, own, repeated in sources.alike:
+        (value,) = _looked_up(part, [as_symbolic_vector(extract(own, 8 * byte, 8))])
+        vector = as_symbolic_vector(value)
+        whole = vector if repeated is None else repeated.whole(vector)
+        for place, each in zip(places, _split(whole, len(places)), strict=True):
+            found[place] = L.as_array_if_constant(each) if L.constant_mask(whole) is not False else each
+    return [found[place] for place in range(len(values))]
 
 
 def _cached_function(

@@ -317,6 +317,8 @@ def cones_of_block(program: Program, first: int, end: int) -> BlockCones:
     used_outside = np.zeros(end - first, dtype=bool)
     used_outside[flow.used[~flow.members[flow.users]]] = True
     roots = np.flatnonzero((sizes >= MINIMUM_INSTRUCTIONS) & (escapes | used_outside))
+    if not sequences and end - first <= _MOST_IN_SETS:
+        roots = _saving_roots(flow, roots, escapes)
     roots_of_known = {sequence.members[-1] for sequence in sequences}
     kept = [cone for cone in _cones_of_roots(flow, roots) if cone.members[-1] not in roots_of_known]
     for sequence in sequences:
@@ -464,6 +466,50 @@ def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSeque
     return tuple(each for each in found if not any(index in program.refused for index in each.members))
 
 
+_MOST_IN_SETS = 8192
+"""The most instructions of a block whose sets are numbers with a bit for each of them."""
+
+
+def _saving_roots(flow: _BlockFlow, roots: Array, escapes: Array) -> Array:
+    """Return the roots without those whose cones save few instructions, such as the partial sums of a chain.
+
+    All cones of the block are those of roots, and members of cones are no inputs of them.  As in `_skipped`, what an
+    instruction outside of cones needs is not saved.  Sets of instructions are numbers, a bit for each one.
+    """
+    if not len(roots):
+        return roots
+    below = [0] * len(flow.texts)
+    for place, (row, text) in enumerate(zip(flow.rows, flow.texts, strict=True)):
+        if text.lanewise:
+            found = 1 << place
+            for definition in row[: text.whole]:
+                if definition >= 0:
+                    found |= below[definition]
+            below[place] = found
+    kept: list[int] = roots.tolist()
+    escaping = ~_in_bits(escapes)
+    while True:
+        owned = 0
+        for root in kept:
+            owned |= below[root]
+        is_root = np.zeros(len(below), dtype=bool)
+        is_root[kept] = True
+        saved = _in_bits(_saved(flow, _from_bits(owned & escaping, len(below)) & ~is_root, is_root))
+        saving = [root for root in kept if 2 * (below[root] & saved).bit_count() >= below[root].bit_count()]
+        if len(saving) == len(kept):
+            return np.array(kept, dtype=np.int64)
+        kept = saving
+
+
+def _in_bits(chosen: Array) -> int:
+    return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
+
+
+def _from_bits(number: int, count: int) -> Array:
+    octets = np.frombuffer(number.to_bytes(-(-count // 8), "little"), dtype=np.uint8)
+    return np.unpackbits(octets, count=count, bitorder="little").astype(bool)
+
+
 def _skipped(flow: _BlockFlow, cones: Sequence[Cone], escapes: Array) -> tuple[dict[int, int], Array]:
     """Return the instructions whose results only these cones need, each with the root of one of them.
 
@@ -478,16 +524,22 @@ def _skipped(flow: _BlockFlow, cones: Sequence[Cone], escapes: Array) -> tuple[d
         owner[np.array(cone.members[:-1], dtype=np.int64) - first] = root
     is_input[[place - first for cone in cones for _, place in cone.definitions if place >= first]] = True
     found = (owner >= 0) & ~(is_root | escapes | is_input)
+    saved = _saved(flow, found, is_root)
+    places = np.flatnonzero(saved & ~is_root)[::-1]
+    skipped = zip((places + first).tolist(), (owner[places] + first).tolist(), strict=True)
+    return dict(skipped), saved
+
+
+def _saved(flow: _BlockFlow, found: Array, is_root: Array) -> Array:
+    """Return the roots and those of the places found that only these need."""
     is_found = found[flow.used]
     used, users = flow.used[is_found], flow.users[is_found]
+    saved: Array = found | is_root
     while True:
-        needed = used[~(found | is_root)[users] & found[used]]
+        needed = used[~saved[users] & saved[used]]
         if not len(needed):
-            break
-        found[needed] = False
-    places = np.flatnonzero(found)[::-1]
-    skipped = zip((places + first).tolist(), (owner[places] + first).tolist(), strict=True)
-    return dict(skipped), found | is_root
+            return saved
+        saved[needed] = False
 
 
 def _cones_of_roots(flow: _BlockFlow, roots: Array) -> list[Cone]:

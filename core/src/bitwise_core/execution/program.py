@@ -87,7 +87,7 @@ def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
 
 
 def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
-    stack = [kernel]
+    stack = [kernel] if module.functions else []
     while stack:
         caller = stack.pop()
         for instruction, info in zip(caller.instructions, infos_of(caller, arch.opcodes), strict=True):

@@ -231,14 +231,11 @@ class _Flow:
 
 def _starts(following: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the instructions where runs begin: those that other instructions precede than only the one before."""
-    arrivals: list[list[int]] = [[] for _ in range(len(following) + 1)]
+    found = {0}
     for index, places in enumerate(following):
-        for each in places:
-            arrivals[each].append(index)
-    return [
-        0,
-        *(each for each in range(1, len(following)) if arrivals[each] != [each - 1] or len(following[each - 1]) > 1),
-    ]
+        if places != (index + 1,):
+            found.update((index + 1, *places))
+    return sorted(each for each in found if each < len(following))
 
 
 def _reads_every_lane(instruction: Instruction) -> bool:

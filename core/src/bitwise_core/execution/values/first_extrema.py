@@ -135,6 +135,15 @@ def _numbers(form: str, value: SymbolicVector, apply: Apply) -> Array:
     return found
 
 
+def _are_numbers(form: str, values: Sequence[SymbolicVector], lanes: Array, apply: Apply) -> bool:
+    """Return whether all values are known not to be NaN in one of these lanes, those that are no constants first."""
+    for value in sorted(values, key=lambda each: L.constant_mask(each) is True):
+        lanes = lanes & _numbers(form, value, apply)
+        if not L.some(lanes):
+            return False
+    return True
+
+
 def _pair_hash(form: str, value: SymbolicVector, place: SymbolicVector, largest: bool) -> hashing.Words:
     total = full_hash(value) * hashing.multiplier(6) + exact_hash(place) * hashing.multiplier(7)
     return hashing.mix(total + _PAIRS[form, largest])
@@ -157,17 +166,17 @@ def chosen_place(
     if if_true.bits not in (32, 64) or not (conjunction or _selects_places(condition, if_true, if_false)):
         return None
     better, other = if_false, if_true
+    # Of a single comparison, the places must be ordered, and the numbers not be NaN: by the set, or by the pair.
+    of_pairs = not conjunction and firsts.is_empty
+    known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
+    if of_pairs and not known.any():
+        return None
     negation = exact_hash(condition)
     done: Array = np.zeros((1, 1), dtype=bool)
     chosen = result = if_true
     readings: list[tuple[str, SymbolicVector, bool, _Sets, Array]] = []
     apply = firsts.remembering(condition, apply)
     places = [exact_hash(each) for each in (better, other)]
-    # Of a single comparison, the places must be ordered, and the numbers not be NaN: by the set, or by the pair.
-    of_pairs = not conjunction and firsts.is_empty
-    known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
-    if of_pairs and not known.any():
-        return None
     unknown = ~np.asarray(L.constant_mask(condition))
     candidates = unknown & ~(_is_extremum_of_numbers(better) | _is_extremum_of_numbers(other))
     if not L.some(candidates):
@@ -175,12 +184,12 @@ def chosen_place(
     compared = list(_known_comparisons(condition, _DEPTH, np.ones((1, 1), dtype=bool))) if conjunction else []
     made = _operations_of(condition, candidates) if conjunction else None
     for form, first, second, largest in _candidates(condition):
+        if of_pairs and not _are_numbers(form, (first, second), known, apply):
+            continue
         numbers = [exact_hash(each) for each in (first, second)]
         # Where the numbers themselves are selected, nothing is their place.
         selected = candidates & ~_are_of(places, numbers)
         if not L.some(selected) or not _may_order(compared, first, second, selected):
-            continue
-        if of_pairs and not (known & _numbers(form, first, apply) & _numbers(form, second, apply)).any():
             continue
         one, two = (first, better), (second, other)
         sets = [firsts.sets_of(form, *each, largest, apply) for each in (one, two)]

@@ -55,6 +55,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     nonempty,
     select_flags,
     settled,
+    some,
     sticky_flags,
     uniform_flags,
     width,
@@ -354,20 +355,7 @@ def _extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVecto
                 bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
             )
     else:
-        form_array = flags & np.uint32(FORM)
-        constant, loaded = form_array == CONST, form_array == LOAD
-        load = None
-        if low % 8 == 0 and bits % 8 == 0:
-            load = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
-        if load is not None and value.recorder is None and every(constant | loaded):
-            result = load
-        else:
-            result = term(
-                bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
-            )
-            if load is not None:
-                result = as_symbolic_vector(blend_values(loaded, load, result))
-        result = as_symbolic_vector(blend_values(constant, _extract_constants(value, low, bits), result))
+        result = _extract_loads_and_zeros(value, flags, low, bits) or _extract_by_form(value, flags, low, bits)
     whole = value
     if value.origins and not slices_of(value):
         whole = SymbolicVector(value.bits, value.words, value.flags)
@@ -378,6 +366,39 @@ def _extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVecto
     if value.maximum is not None:
         result.maximum = min(value.maximum >> low, (1 << bits) - 1)
     return result
+
+
+def _extract_loads_and_zeros(value: SymbolicVector, flags: Array, low: int, bits: int) -> SymbolicVector | None:
+    """Return bits of a value of which each lane is a load or zero, None for any other value and for parts of bytes."""
+    if low % 8 or bits % 8 or value.recorder is not None:
+        return None
+    form = flags & np.uint32(FORM)
+    constant = form == CONST
+    words = value.words[:1] if value.words.strides[0] == 0 else value.words
+    if not every(constant | (form == LOAD)) or some(constant & (words[0] != 0)):
+        return None
+    if low:
+        words = np.where(constant, np.uint64(0), words + np.uint64(low // 8))
+    zero = np.uint32(0) | constant_flags(np.zeros(1, dtype=np.uint64), bits)
+    found = np.where(constant, zero, np.uint32(LOAD)) | (flags & np.uint32(STICKY))
+    return SymbolicVector(bits, both_words(words[0]) if len(words) == 1 else words, uniform_flags(found))
+
+
+def _extract_by_form(value: SymbolicVector, flags: Array, low: int, bits: int) -> SymbolicVector:
+    """Return bits of a value whose lanes have several forms."""
+    form = flags & np.uint32(FORM)
+    constant, loaded = form == CONST, form == LOAD
+    load = None
+    if low % 8 == 0 and bits % 8 == 0:
+        load = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
+    if load is not None and value.recorder is None and every(constant | loaded):
+        result = load
+    else:
+        tag = f"slice {low} {bits} of {value.bits}"
+        result = term(bits, tag, [value], INTEGER, exact=True, recorder=value.recorder)
+        if load is not None:
+            result = as_symbolic_vector(blend_values(loaded, load, result))
+    return as_symbolic_vector(blend_values(constant, _extract_constants(value, low, bits), result))
 
 
 def _extract_constants(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:

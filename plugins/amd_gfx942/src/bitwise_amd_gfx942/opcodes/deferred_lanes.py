@@ -179,6 +179,12 @@ def is_deferred(value: object) -> bool:
     return type(value) is DeferredLanes and value.node is not None
 
 
+def written_in(value: Value, mask: Array) -> Value | None:
+    """Return what a write to some lanes put into the lanes of a mask, None for a value that no such write made."""
+    node = value.node if type(value) is DeferredLanes else None
+    return node.new if type(node) is Masked and not (mask & ~node.mask).any() else None
+
+
 def _depth(value: Value) -> int:
     return value.depth if type(value) is DeferredLanes and value.node is not None else 0
 

@@ -21,6 +21,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.loads_and_zeros import LoadsAndZeros, alike_blocks, elements_of, parts_of_registers
 from bitwise_core.execution.values.mma_steps import HashedVectors, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.repeated_lanes import RepeatedLanes, repeated_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 Vectors = TypeVar("Vectors", bound=OperandVectors)
@@ -225,7 +226,7 @@ def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> S
         stack = _alike_registers([registers[index] for index in members], threads)
         if stack is None:
             return None
-        found.append((members, [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]))
+        found.append((members, _extracted(stack, bits)))
     count = 32 // bits
     blocks = max(each.words.shape[1] for _, parts in found for each in parts)
     planes = [[_planes(each) for each in parts] for _, parts in found]
@@ -244,6 +245,25 @@ def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> S
         flags = flags.reshape(blocks, -1, threads)
     stacked = words.reshape(kept, blocks, -1, threads)
     return SymbolicVector(bits, stacked if kept > 1 else L.both_words(stacked[0]), flags)
+
+
+def _extracted(stack: Value, bits: int) -> list[SymbolicVector]:
+    """The elements of a stack of registers.  Those that are joined are so once for all waves that hold the same."""
+    repeated = _repeated(stack.parts, bits) if type(stack) is PackedVector else None
+    if repeated is None:
+        return [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]
+    assert type(stack) is PackedVector
+    parts = [repeated.reduced(each) if type(each) is SymbolicVector else each for each in stack.parts]
+    few = PackedVector(tuple(parts))
+    return [repeated.whole(as_symbolic_vector(extract(few, low, bits))) for low in range(0, 32, bits)]
+
+
+def _repeated(parts: Sequence[Array | SymbolicVector], bits: int) -> RepeatedLanes | None:
+    """The waves that hold the same in parts of which an element has several; None where there are few."""
+    vectors = [each for each in parts if type(each) is SymbolicVector]
+    plain = all(type(each) is SymbolicVector or (type(each) is np.ndarray and each.size == 1) for each in parts)
+    joined = any(L.width(each) < bits for each in parts)
+    return repeated_lanes(vectors) if vectors and plain and joined else None
 
 
 def _spread(lanes: Array, shape: tuple[int, ...]) -> Array:

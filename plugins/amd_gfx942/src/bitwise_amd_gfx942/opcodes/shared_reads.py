@@ -8,7 +8,7 @@ read finds the same and takes part in the same races wherever in the run it is m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from bitwise_amd_gfx942.opcodes.forms import check_modifiers, form, immediate_of
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
 from bitwise_core.assembly.module import Instruction, Kernel, Register, once_a_kernel
 from bitwise_core.execution.architecture import OpcodeTable, UnknownInstruction, infos_of
-from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.access import read_together
 from bitwise_core.execution.values import symbolic_vector as L
@@ -156,7 +156,7 @@ def shared_read(instruction: Instruction) -> SharedRead | None:
 def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRun]:
     """Return the reads that are made together with others, by the identity of the instruction."""
     entries = set(kernel.labels.values())
-    copies = {index for index, each in enumerate(kernel.instructions) if "lds" in form(each.opcode).modifiers}
+    copying = {opcode for opcode in {each.opcode for each in kernel.instructions} if "lds" in form(opcode).modifiers}
     found: dict[int, ReadOfRun] = {}
     runs: dict[int, list[tuple[Instruction, SharedRead]]] = {}
     written: dict[int, set[str]] = {}
@@ -173,10 +173,9 @@ def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRu
 
     for index, (instruction, info) in enumerate(zip(kernel.instructions, infos_of(kernel, opcodes), strict=True)):
         read = shared_read(instruction)
-        writes = info.effects.overlaps(Effect.STORE) and not instruction.opcode.startswith(("global_", "buffer_"))
-        arrives = bool(copies) and (index in copies or instruction.opcode.startswith("s_waitcnt"))
-        ends = info.effects.overlaps(_ENDS) or not EXECUTION_MASK.isdisjoint(info.writes)
-        if index in entries or writes or arrives or ends:
+        if not runs and read is None:
+            continue
+        if index in entries or _ends_a_run(instruction, info, copying):
             for bits in list(runs):
                 close(bits)
         if read is not None:
@@ -187,7 +186,15 @@ def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRu
                 runs[read.bits], written[read.bits] = [], set()
             runs[read.bits].append((instruction, read))
         for bits in runs:
-            written[bits] |= info.writes
+            written[bits].update(info.writes)
     for bits in list(runs):
         close(bits)
     return found
+
+
+def _ends_a_run(instruction: Instruction, info: InstructionInfo, copying: Collection[str]) -> bool:
+    """Return whether reads on both sides of an instruction are not made together; `copying` write shared memory."""
+    opcode = instruction.opcode
+    writes = info.effects.overlaps(Effect.STORE) and not opcode.startswith(("global_", "buffer_"))
+    arrives = bool(copying) and (opcode in copying or opcode.startswith("s_waitcnt"))
+    return writes or arrives or info.effects.overlaps(_ENDS) or not EXECUTION_MASK.isdisjoint(info.writes)
