@@ -35,6 +35,8 @@ ROWS = (1, 16, 64, 128, 512, 2048, 4096)
 BLOCKS = ((1, 128), (1, 1), (128, 1))
 """The rows of A, and the columns of B, that share a scale."""
 _ROUNDS, _VECTOR = 3, 4
+_DRAWN_FROM = 120
+"""The schedules after the first ones, in their order, of which some are drawn."""
 
 
 def layers() -> list[tuple[int, int, int, tuple[int, int]]]:
@@ -70,8 +72,8 @@ def scales(rows: int, k: int, shared: int, generator: Any) -> Any:
     return padded[:, : found.shape[1]]
 
 
-def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict[str, Any]:
-    """Return the record of one product."""
+def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int, others: int = 0) -> dict[str, Any]:
+    """Return the record of one product, under `most` schedules and `others` that are drawn from those after them."""
     import torch
 
     from bitwise_core.descriptors.problem import FinishedGEMM
@@ -97,8 +99,11 @@ def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict
     wrong = [] if torch.equal(out.view(torch.int16), wanted.view(torch.int16)) else ["default"]
     planned, left_first = plan(desc.product), desc.block_scaling == "left_first"
     scaling, names = BlockScaling(scales_a, scales_b, left_first), dict[str, Schedule]()
-    for each in schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first) if most else ():
-        if len(names) == most:
+    ranked = schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first) if most else []
+    later = ranked[most : most + _DRAWN_FROM]
+    drawn_later = random.Random(str((m, n, k, blocks))).sample(later, min(others, len(later)))
+    for each in (*ranked[:most], *drawn_later):
+        if len(names) == most + others:
             break
         try:
             launch = prepare(desc.product, planned, each, a, b, out, scaling=scaling).launch
@@ -141,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")
+    parser.add_argument("--others", type=int, default=0, help="schedules drawn from those after them (default 0)")
     parser.add_argument("--drawn", type=int, help="time products drawn from this seed, not the layers")
     parser.add_argument("--every", type=int, default=1, help="take every so many products (default 1)")
     parser.add_argument("--skip", type=int, default=0, help="leave out this many products before (default 0)")
@@ -162,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for problem in problems:
         if time.time() > deadline:
             break
-        rows.append(measured(*problem, given.most))
+        rows.append(measured(*problem, given.most, given.others))
         head = {**found, "summary": {**summary(rows), "problems that were not reached": len(problems) - len(rows)}}
         lines = ",\n".join(json.dumps(row) for row in rows)
         given.out.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{lines}\n]\n}}\n', encoding="utf-8")
