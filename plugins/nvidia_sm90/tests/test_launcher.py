@@ -188,9 +188,7 @@ def test_a_kernel_that_is_hardly_faster_than_the_first_one_is_not_chosen(monkeyp
     monkeypatch.setattr(tuning, "planned", lambda _: None)
     monkeypatch.setattr(tuning, "candidates", lambda *_: iter(times))
     monkeypatch.setattr(tuning, "launch_graph", lambda *_: None)
-    monkeypatch.setattr(
-        tuning, "times_in_turn", lambda graphs, *_: dict(zip(graphs, times.values(), strict=True))
-    )
+    monkeypatch.setattr(tuning, "times_in_turn", lambda graphs, *_: dict(zip(graphs, times.values(), strict=True)))
     a = SimpleNamespace(data_ptr=lambda: 1)
     fusion = SimpleNamespace(operands=(), matrices=0)
     assert tuning.fastest_fused(None, fusion, a, a, a, 3).stages == 4  # type: ignore[arg-type, attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -87,8 +88,7 @@ def fastest_fused(
 ) -> PreparedProduct:
     """Compute out = the epilogue of a b by the fastest of up to `most` schedules, and return the prepared product.
 
-    The kernels are timed in turn.  One with a longer expected time counts as faster where it takes less than
-    CLEARLY_FASTER of the time of the first one.  Nothing is stored.  Raises UnsupportedGEMM where `run_fused` does.
+    Nothing is stored.  Raises UnsupportedGEMM where `run_fused` does.
     """
     run_fused(desc, fusion, a, b, out)  # where separate kernels are expected to be faster, nothing is timed
     places = [int(each.data_ptr()) for each in (a, b, out, *fusion.operands)]
@@ -98,8 +98,17 @@ def fastest_fused(
             found.append(run_fused(desc, fusion, a, b, out, chosen))
         if len(found) == most:
             break
-    launches = {str(place): launch_graph(partial(each.launch, *places), _LAUNCHES) for place, each in enumerate(found)}
-    times = times_in_turn(launches, _TURNS, _REPLAYS_IN_TURN)
+    return fastest_of(found, places)
+
+
+def fastest_of(found: Sequence[PreparedProduct], places: Sequence[int]) -> PreparedProduct:
+    """Return the fastest of prepared products with the same matrices, whose addresses are `places`; it runs last.
+
+    They are timed in turn.  One that is not the first counts as faster where it takes less than CLEARLY_FASTER of the
+    time of the first one, which has the least expected time.
+    """
+    graphs = {str(place): launch_graph(partial(each.launch, *places), _LAUNCHES) for place, each in enumerate(found)}
+    times = times_in_turn(graphs, _TURNS, _REPLAYS_IN_TURN)
     place = min(times, key=lambda each: times[each])
     fastest = found[int(place) if times[place] < CLEARLY_FASTER * times["0"] else 0]
     fastest.launch(*places)
@@ -121,9 +130,7 @@ def fuse_at_first_call(
     return run_fused(desc, fusion, a, b, out)
 
 
-def timed_with_epilogue(
-    desc: GEMMDesc, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
-) -> int:
+def timed_with_epilogue(desc: GEMMDesc, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> int:
     """Return the number of schedules with an epilogue to time at a first call.
 
     It is that of FIRST_CALL_VARIABLE.  Without it, it is TIMED_WHERE_CLOSE where the expected times of separate kernels
