@@ -75,7 +75,7 @@ def answers(
         query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
         return [("", replace(query, epilogue="none"), library.heuristic(query)[0])]
     plain = plain_problem(problem, finish, known, torch.__version__)
-    query = settings.applied(query_of_problem(plain, alignment))
+    query = settings.applied(query_of_problem(plain, alignment), vector=problem.vector)
     if finish.activation != "none":
         query = replace(query, epilogue=f"{finish.activation}_bias")
     asked = [("", query)]
