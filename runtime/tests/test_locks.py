@@ -248,7 +248,7 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         assert torch.equal(a @ b, (a @ b))
     assert replay.not_replayed.total() == len(refused) + 2
     assert replay.report()[:2] == [
-        "0 products of 0 problems ran from the lock, 17 ran in this machine's library",
+        "0 products of 0 problems ran from the lock, 20 ran in this machine's library",
         "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
         'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)',
     ]
