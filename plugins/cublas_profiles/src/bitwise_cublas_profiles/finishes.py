@@ -8,8 +8,8 @@ which order a kernel rounds alpha P + beta C:
 - `both_rounded`: alpha P and beta C, each rounded in fp32, then their sum rounded to the output's type.
 - `rounded`: alpha P is rounded to the output's type before C is added; beta is 1.
 - `operand_scaled`: an operand is multiplied by alpha in fp32 before the product, then as `addend_fused`.
-- `onto_product_fused`, `onto_addend_fused`, `onto_both_rounded`: the slices of k are added one after the other to the addend, or without
-  one to the first slice, which is multiplied by alpha.
+- `onto_product_fused`, `onto_addend_fused`, `onto_both_rounded`: the slices of k are added one after the other to the
+  addend, or without one to the first slice, which is multiplied by alpha.
 - `onto_itself`: the slices, each multiplied by alpha and rounded, are added one after the other, and then the addend.
 """
 
