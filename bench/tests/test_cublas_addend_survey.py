@@ -36,11 +36,11 @@ def results(desc: GEMMDesc, finish: Finish) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("desc", "finish", "orders"),
     [
-        (MATRIX, Finish(alpha=-1.3, beta=0.3, addend="matrix"), ("product_fused", "addend_fused")),
+        (MATRIX, Finish(alpha=-1.3, beta=0.3, addend="matrix"), ("product_fused", "addend_fused", "both_rounded")),
         (MATRIX, Finish(alpha=-1.3, beta=1.0, addend="matrix"), ("product_fused", "addend_fused", "rounded")),
         (
             CHAIN, Finish(alpha=-1.3, beta=0.3, addend="matrix"),
-            ("product_fused", "addend_fused", "operand_a", "operand_b"),
+            ("product_fused", "addend_fused", "both_rounded", "operand_a", "operand_b"),
         ),
     ],
 )  # fmt: skip

@@ -73,6 +73,8 @@ def expected(sums: list[list[Fraction]], c: Any, order: str) -> list[list[float]
                 total = fp32(alpha * x + fp32(beta * y))
             elif order == "operand":
                 total = fp32(beta * y + fp32(alpha * x))
+            elif order == "none":
+                total = fp32(fp32(alpha * x) + fp32(beta * y))
             else:
                 total = fp32(rounded(fp32(alpha * x), np.float16) + y)
             found[-1].append(float(rounded(total, np.float16)))
@@ -83,7 +85,7 @@ def values(bits: Bits) -> list[list[float]]:
     return [[float(each) for each in row] for row in bits.view(np.float16)]
 
 
-@pytest.mark.parametrize("order", ["x", "operand", "rounded"])
+@pytest.mark.parametrize("order", ["x", "operand", "none", "rounded"])
 def test_an_addend_rounds_where_the_order_says(order: str) -> None:
     a, b = halves(1, 6, 9), halves(2, 9, 7)
     sums = exact_sums(a, b)
@@ -94,7 +96,7 @@ def test_an_addend_rounds_where_the_order_says(order: str) -> None:
     desc = FinishedGEMM(product=product(9), steps=Epilogue.of(*steps))
     found = values(evaluate_finished(desc, a, b, [c]))
     assert found == expected(sums, c, order)
-    others = [expected(sums, c, each) for each in ("x", "operand", "rounded") if each != order]
+    others = [expected(sums, c, each) for each in ("x", "operand", "none", "rounded") if each != order]
     assert all(found != each for each in others)
 
 

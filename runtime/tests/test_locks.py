@@ -202,6 +202,12 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
          lambda: torch.dot(a[0].float(), a[1].float())),
         (r"torch.dot: libraries have a kernel of their own for dot products of torch\.float64",
          lambda: torch.dot(a[0].double(), a[1].double())),
+        ("torch.mv: 4x1x20 fp32 NN by a vector to fp32 is not in the lock",
+         lambda: torch.mv(a.float(), b[:, 0].contiguous().float())),
+        ("torch.mm: 4x1x20 fp32 NN to fp32 is not in the lock",
+         lambda: torch.mm(a.float(), b[:, :1].contiguous().float())),
+        ("torch.addmv: 4x1x20 fp32 NN by a vector to fp32 with a matrix added is not in the lock",
+         lambda: torch.addmv(normal(4).float(), a.float(), a[0].float())),
         ("torch.addmv: 4x1x20 fp16 NN to fp16 with a matrix added is not in the lock",
          lambda: torch.addmv(normal(4), a, a[0])),
         ("torch.addmm: 4x5x20 fp16 NN to fp16 with a matrix added is not in the lock",
@@ -242,7 +248,7 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         assert torch.equal(a @ b, (a @ b))
     assert replay.not_replayed.total() == len(refused) + 2
     assert replay.report()[:2] == [
-        "0 products of 0 problems ran from the lock, 17 ran in this machine's library",
+        "0 products of 0 problems ran from the lock, 20 ran in this machine's library",
         "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
         'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)',
     ]

@@ -119,11 +119,12 @@ def test_products_by_cublaslt_have_its_workspace_and_may_disallow_split_k(
     for query in (gemm_query(64, 64, 64, "fp32"), gemm_query(64, 64, 64, batch=2), gemm_query(64, 1, 64)):
         assert stated.applied(query).workspace == 1024
     column = gemm_query(64, 1, 64, "fp32")
-    with pytest.raises(CublasError, match="PyTorch prefers cuBLASLt: cuBLAS multiplies fp32 by a vector"):
-        stated.applied(column)
-    assert [each.workspace for each in stated.queries(column)] == [1024, stated.workspace]
-    for query in (gemm_query(64, 2, 64, "fp32"), gemm_query(64, 1, 64)):
-        assert stated.queries(query) == (stated.applied(query),)
+    assert stated.applied(column).workspace == 1024
+    # Of a product with a vector, cuBLAS computes that of fp32 as it does without the preference.
+    assert stated.applied(column, vector=True) == stated_settings(None, 1, 0).applied(column)
+    assert stated.applied(column, vector=True).workspace > 1024
+    for query in (gemm_query(64, 1, 64), gemm_query(64, 1, 64, "bf16")):
+        assert stated.applied(query, vector=True) == stated.applied(query)
 
 
 @pytest.mark.parametrize("value", [None, ":4096:8", ":16:8", ":0:0"])
@@ -242,11 +243,11 @@ def test_the_heuristic_is_queried_on_the_device_of_the_operands(
     assert (asked_at, current) == ([1, 1, 0], [0])
 
 
-@pytest.mark.parametrize("slices", [1, 4])
-def test_a_column_of_fp32_is_described_where_both_libraries_agree(
-    slices: int, settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_vector_of_fp32_is_multiplied_by_cublas_and_a_matrix_of_one_column_by_the_preferred_library(
+    dtype: str, settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PyTorch prefers cuBLASLt, and torch.mv runs cuBLAS, whose answer has these slices."""
+    """PyTorch prefers cuBLASLt: the workspace of a query is that of the library that PyTorch runs."""
     asked: list[int] = []
 
     class Fake:
@@ -254,24 +255,27 @@ def test_a_column_of_fp32_is_described_where_both_libraries_agree(
 
         def heuristic(self, query: GemmQuery) -> tuple[HeuristicResult, ...]:
             asked.append(query.workspace)
-            split = 1 if len(asked) == 1 else slices
-            return (HeuristicResult(Configuration(0, 11, 0, split, 1 if split > 1 else 0, 0, 0, 0, 0), 0, 1.0, b""),)
+            return (HeuristicResult(Configuration(0, 11, 0, 1, 0, 0, 0, 0, 0), 0, 1.0, b""),)
 
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
     known = pytorch_library.PyTorchLibrary()
     monkeypatch.setattr(known, "_library", lambda device, path=None: (Fake(), "9.0"))
-    monkeypatch.setattr(pytorch_library, "descriptor_of", lambda query, given, known, workspace: given.split_k)
+    monkeypatch.setattr(pytorch_library, "descriptor_of", lambda query, given, known, workspace: query.workspace)
+    monkeypatch.setattr(pytorch_library, "finished_product_of", lambda query, *_: query.workspace)
     monkeypatch.setattr(pytorch_library, "profile", lambda version, capability: None)
+    monkeypatch.setattr(pytorch_library, "_device", lambda index: index)
+    monkeypatch.setattr(pytorch_library, "_current", lambda: 0)
     monkeypatch.setattr(settings, "device", lambda _: nullcontext(), raising=False)
-    monkeypatch.setattr(tensors, "query_of_tensors", lambda a, b, out: gemm_query(640, 1, 4096, "fp32"))
-    place = SimpleNamespace(index=0)
-    operand = SimpleNamespace(device=place, dtype="float32", shape=(1, 1), stride=lambda: (1, 1), data_ptr=lambda: 256)
-    if slices == 1:
-        assert known.product(operand, operand, operand) == 1
-    else:
-        with pytest.raises(NotCovered, match="cuBLASLt by a matrix of one column; their answers differ"):
-            known.product(operand, operand, operand)
-    assert asked == [1 << 20, 32 << 20]
+    column = GEMMProblem(m=640, n=1, k=4096, a=dtype, b=dtype, out=dtype)
+    fields = {name: getattr(column, name) for name in GEMMProblem.model_fields} | {"vector": True}
+    added = Finish(alpha=0.5, beta=1.0, addend="matrix")
+    vector, vector_added = GEMMProblem(**fields), GEMMProblem(**fields | {"finish": added})
+    monkeypatch.setattr(pytorch_library, "plain_problem", lambda problem, *_: vector if problem.vector else column)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**vars(sys.modules["torch"]), __version__="2.11"))
+    for problem in (column, vector, vector_added):
+        known.describe_problem(problem, (256, 256, 256), None)
+    cublas = 32 << 20 if dtype == "fp32" else 1 << 20
+    assert asked == [1 << 20, cublas, cublas]
 
 
 def test_problems_are_queried_from_the_library_at_a_path(

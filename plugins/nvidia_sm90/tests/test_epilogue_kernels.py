@@ -124,6 +124,9 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     "an addend of another type": (
         matrix(72, WGMMA, out="fp32", **BF16), 72, 40, consumers(64, 32), Epilogue.of(*axpby("x", "bf16"))
     ),
+    "an addend where both products are rounded": (
+        matrix(72, WGMMA, out="fp32", **BF16), 72, 40, consumers(64, 32), Epilogue.of(*axpby("none", "bf16"))
+    ),
     "an addend whose product is rounded last": (
         matrix(72, WGMMA, "", "fp16", "fp32"), 24, 24, Schedule(16, 32, 64), Epilogue.of(*axpby("operand", "fp16"))
     ),

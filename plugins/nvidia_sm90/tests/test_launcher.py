@@ -132,13 +132,17 @@ def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so(
 
 
 @pytest.mark.parametrize(
-    ("variable", "capturing", "most"), [(None, False, 0), ("1", False, 0), ("3", False, 3), ("3", True, 0)]
-)
-def test_kernels_with_an_epilogue_are_timed_at_the_first_call_where_the_variable_says_so(
-    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, most: int
+    ("variable", "saved", "capturing", "chosen"),
+    [(None, 1.19, False, 7), (None, 1.21, False, 0), (None, 1.0, True, 0), (None, None, False, 0), ("0", 1.0, False, 0),
+     ("1", 1.0, False, 0), ("3", 3.0, False, 5), ("3", None, False, 5), ("3", 1.0, True, 0)],
+)  # fmt: skip
+def test_kernels_with_an_epilogue_are_timed_at_the_first_call_where_the_variable_or_their_expected_times_say_so(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, saved: float | None, capturing: bool, chosen: int
 ) -> None:
     """The fastest one runs last; schedules that do not run are left out."""
     from bitwise_nvidia_sm90.gemm import tuning
+
+    monkeypatch.setattr(tuning, "expected_seconds_of", lambda *_: saved and (2e-6, 2e-6 * saved))
 
     if variable is None:
         monkeypatch.delenv(tuning.FIRST_CALL_VARIABLE, raising=False)
@@ -165,14 +169,31 @@ def test_kernels_with_an_epilogue_are_timed_at_the_first_call_where_the_variable
     monkeypatch.setattr(tuning, "run_fused", run_fused)
     monkeypatch.setattr(tuning, "planned", lambda _: None)
     monkeypatch.setattr(tuning, "candidates", lambda *given: iter([4, 3, 5, 6, 7][: given[5]]))
+    monkeypatch.setattr(tuning, "launch_graph", lambda launch, _: launch.func.__self__.stages)
     monkeypatch.setattr(
-        tuning, "launch_graph",
-        lambda launch, _: SimpleNamespace(microseconds=lambda _: times[launch.func.__self__.stages]),
-    )  # fmt: skip
+        tuning, "times_in_turn", lambda graphs, *_: {name: times[stages] for name, stages in graphs.items()}
+    )
     a, b, out, other = (SimpleNamespace(data_ptr=lambda place=place: place) for place in (1, 2, 3, 4))
     fusion = SimpleNamespace(operands=(other,), matrices=1)
     found: Any = tuning.fuse_at_first_call(None, fusion, a, b, out)  # type: ignore[arg-type]
-    assert (found.stages, ran) == ((5, [5]) if most else (4, []))
+    assert (found.stages, ran) == ((chosen, [chosen]) if chosen else (4, []))
+
+
+def test_a_kernel_that_is_hardly_faster_than_the_first_one_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bitwise_nvidia_sm90.gemm import tuning
+
+    times = {4: 10.0, 5: 9.95, 6: 9.92}
+    prepared = {stages: SimpleNamespace(stages=stages, launch=lambda *_: None) for stages in times}
+    monkeypatch.setattr(tuning, "run_fused", lambda *given: prepared[given[5] if len(given) > 5 else 4])
+    monkeypatch.setattr(tuning, "planned", lambda _: None)
+    monkeypatch.setattr(tuning, "candidates", lambda *_: iter(times))
+    monkeypatch.setattr(tuning, "launch_graph", lambda *_: None)
+    monkeypatch.setattr(tuning, "times_in_turn", lambda graphs, *_: dict(zip(graphs, times.values(), strict=True)))
+    a = SimpleNamespace(data_ptr=lambda: 1)
+    fusion = SimpleNamespace(operands=(), matrices=0)
+    assert tuning.fastest_fused(None, fusion, a, a, a, 3).stages == 4  # type: ignore[arg-type, attr-defined]
+    times[6] = 9.85
+    assert tuning.fastest_fused(None, fusion, a, a, a, 3).stages == 6  # type: ignore[arg-type, attr-defined]
 
 
 def test_a_number_of_timed_schedules_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.plugins import registry
+from bitwise_nvidia_sm90.gemm import scaled_blocks
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
@@ -262,3 +264,35 @@ def test_other_sums_are_refused() -> None:
         )
     with pytest.raises(ValueError, match="in slices of whole blocks"):
         described(512, span=192)
+
+
+@pytest.mark.parametrize(("most", "expected", "ran"), [(1, 2, [1, 2]), (2, 3, [1, 2, 3]), (9, 4, [1, 2, 3, 4])])
+def test_the_fastest_of_so_many_schedules_that_run_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, most: int, expected: int, ran: list[int]
+) -> None:
+    """Schedule 1 has no kernel; the launch is that of the first other one, or of the fastest of several."""
+    tried: list[int] = []
+    compared: list[str] = []
+
+    def prepare(*given: Any, **_: Any) -> Any:
+        tried.append(given[2])
+        if given[2] == 1:
+            raise UnsupportedGEMM("no kernel")
+        return SimpleNamespace(code=(str(given[2]),), launch=given[2])
+
+    def matrix(place: int) -> Any:
+        found = SimpleNamespace(data_ptr=lambda: place)
+        found.detach = lambda: found
+        return found
+
+    def fastest_of(found: list[Any], places: list[int]) -> Any:
+        assert places == [1, 2, 5, 3, 4]
+        return found[-1]
+
+    monkeypatch.setattr(scaled_blocks, "schedules", lambda *_, **__: [1, 2, 3, 4])
+    monkeypatch.setattr(scaled_blocks, "prepare", prepare)
+    monkeypatch.setattr(scaled_blocks, "compare_first", lambda code, *_: compared.append(*code))
+    monkeypatch.setattr(scaled_blocks, "fastest_of", fastest_of)
+    a, b, scales_a, scales_b, out = map(matrix, range(1, 6))
+    assert scaled_blocks.prepare_scaled(described(256), a, b, scales_a, scales_b, out, most) == expected
+    assert (tried, compared) == (ran, [str(each) for each in ran[1:]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors.problem import Epilogue, GEMMProblem, ProblemError
 from bitwise_torch.interception import PRODUCTS
-from bitwise_torch.product_forms import FORMS, NotLockable, form_of
+from bitwise_torch.product_forms import FORMS, OWN_KERNEL, NotLockable, form_of
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ EXACT_K = 1 << 17
 IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
 """By operation in place, which returns its first operand: the one whose result it has."""
 
-_OWN_KERNEL = "torch.float32"
-"""The type of dot products that libraries compute by a function of their own."""
+_OWN_FUNCTIONS = {"dot": "dot", "mv": "vector"}
+"""By operation on vectors of OWN_KERNEL: the field that says so of a problem."""
 
 NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
@@ -74,9 +74,9 @@ def intercepted_product(
     try:
         a, b = library_layout(a), library_layout(b)
         problem = problem_of(a, b, out_dtype, epilogue)
-        if name == "dot" and str(a.dtype) == _OWN_KERNEL:
+        if name in _OWN_FUNCTIONS and str(a.dtype) == OWN_KERNEL:
             fields = {each: getattr(problem, each) for each in type(problem).model_fields}
-            problem = GEMMProblem(**fields | {"dot": True})
+            problem = GEMMProblem(**fields | {_OWN_FUNCTIONS[name]: True})
         return InterceptedProduct(a, b, bias, problem)
     except ProblemError as error:
         raise NotLockable(str(error)) from None
@@ -103,7 +103,7 @@ def _check_vectors(name: str, arguments: tuple[Any, ...]) -> None:
     vectors = {"mv": arguments[1:2], "dot": arguments[:2]}.get(name, ())
     if any(each.stride(0) != 1 and each.shape[0] > 1 for each in vectors):
         raise NotLockable("a vector is not contiguous")
-    if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16", _OWN_KERNEL):
+    if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16", OWN_KERNEL):
         raise NotLockable(f"libraries have a kernel of their own for dot products of {arguments[0].dtype}")
 
 

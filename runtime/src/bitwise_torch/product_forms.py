@@ -46,6 +46,10 @@ _PARAMETERS = {
 """By operation: the names of its positional parameters, those of the schema or shorter ones."""
 
 
+OWN_KERNEL = "torch.float32"
+"""The type of products with a vector that libraries compute by a function of their own."""
+
+
 class NotLockable(Exception):
     """A product that no lock can hold; the text is the reason."""
 
@@ -116,11 +120,12 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
                 f"an addend of shape {tuple(addend.shape)} is not described for an output of shape {shape}, of which "
                 "PyTorch takes some for a bias: a dense matrix is, addend.expand(...).contiguous()"
             )
+    vector = name == "addmv" and str(a.dtype) == OWN_KERNEL
     if finish is None or finish.addend == "none":
-        return _form(a, b, a.dtype, finish, ())
+        return _form(a, b, a.dtype, finish, (), vector=vector)
     try:
         row_stride = beta == 1 and name in ("addmm", "_addmm_activation") and shape[1] > 1
-        return _form(a, b, a.dtype, finish, (addend.expand(shape),), row_stride=row_stride)
+        return _form(a, b, a.dtype, finish, (addend.expand(shape),), row_stride=row_stride, vector=vector)
     except RuntimeError:
         raise NotLockable(f"an addend of shape {tuple(addend.shape)} cannot be expanded to {shape}") from None
 
@@ -146,13 +151,18 @@ def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:
 
 
 def _form(
-    a: Any, b: Any, out: Any, finish: Finish | None, operands: tuple[Any, ...], *, row_stride: bool = False
-) -> Form:
-    """Return a form. With `row_stride`, the library receives the stride of a single row.  Raises NotLockable."""
+    a: Any, b: Any, out: Any, finish: Finish | None, operands: tuple[Any, ...], *, row_stride: bool = False,
+    vector: bool = False,
+) -> Form:  # fmt: skip
+    """Return a form. With `row_stride`, the library receives the stride of a single row; with `vector`, b is one.
+
+    Raises NotLockable.
+    """
     try:
         a, b = library_layout(a), library_layout(b)
         plain = problem_of(a, b, out, row_stride=row_stride)
-        fields = {name: getattr(plain, name) for name in type(plain).model_fields} | {"finish": finish}
+        fields = {name: getattr(plain, name) for name in type(plain).model_fields}
+        fields |= {"finish": finish, "vector": vector}
         return Form(a, b, operands, GEMMProblem(**fields))
     except (ProblemError, DescriptorError) as error:
         raise NotLockable(str(error)) from None

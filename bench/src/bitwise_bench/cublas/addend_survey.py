@@ -75,7 +75,7 @@ def answers(
         query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
         return [("", replace(query, epilogue="none"), library.heuristic(query)[0])]
     plain = plain_problem(problem, finish, known, torch.__version__)
-    query = settings.applied(query_of_problem(plain, alignment))
+    query = settings.applied(query_of_problem(plain, alignment), vector=problem.vector)
     if finish.activation != "none":
         query = replace(query, epilogue=f"{finish.activation}_bias")
     asked = [("", query)]
@@ -102,6 +102,8 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
     else:
         yield "product_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "x"))
         yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
+        if finish.alpha != 1.0 and finish.beta != 1.0:
+            yield "both_rounded", FinishedGEMM(product=sums, steps=fused(finish.alpha, "none"))
         with suppress(DescriptorError):
             added = Step(name="add", operand_dtype=output)
             scaled = Step(name="axpby", value=finish.alpha, operand_value=0.0, fused="operand", operand_dtype=output)
@@ -109,7 +111,7 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
                 product=from_first_slice(sums), steps=Epilogue.of(scaled, added, *activation, converted),
                 onto_addend=True,
             )  # fmt: skip
-    for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand")):
+    for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand"), ("onto_both_rounded", "none")):
         with suppress(DescriptorError):  # slices that are not consecutive
             yield name, FinishedGEMM(
                 product=from_first_slice(sums), steps=fused(finish.alpha, one), onto_addend=True

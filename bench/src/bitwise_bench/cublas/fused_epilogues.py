@@ -110,8 +110,10 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "second-tuning": partial(drawn, 24, 96),
     "second-held-out": partial(drawn, 22, 96),
     "third-held-out": partial(drawn, 23, 96),
+    "third-tuning": partial(drawn, 31),
+    "fourth-held-out": partial(drawn, 32, 96),
 }
-"""The choice is not fitted to the cases of `held-out` and `third-held-out`."""
+"""The choice is not fitted to the cases of `held-out`, `third-held-out` and `fourth-held-out`."""
 _RECORDED = ["models", "held-out"]
 COMPILED = "models"
 """The part whose sequences torch.compile compiles."""

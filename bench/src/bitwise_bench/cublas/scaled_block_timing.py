@@ -35,6 +35,8 @@ ROWS = (1, 16, 64, 128, 512, 2048, 4096)
 BLOCKS = ((1, 128), (1, 1), (128, 1))
 """The rows of A, and the columns of B, that share a scale."""
 _ROUNDS, _VECTOR = 3, 4
+_DRAWN_FROM = 120
+"""The schedules after the first ones, in their order, of which some are drawn."""
 
 
 def layers() -> list[tuple[int, int, int, tuple[int, int]]]:
@@ -70,8 +72,13 @@ def scales(rows: int, k: int, shared: int, generator: Any) -> Any:
     return padded[:, : found.shape[1]]
 
 
-def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict[str, Any]:
-    """Return the record of one product."""
+def measured(
+    m: int, n: int, k: int, blocks: tuple[int, int], most: int, others: int = 0, first_call: int = 0
+) -> dict[str, Any]:
+    """Return the record of one product, under `most` schedules and `others` that are drawn from those after them.
+
+    `first_call` is the number of schedules of which the fastest is timed, as BITWISE_TIMED_SCHEDULES chooses it.
+    """
     import torch
 
     from bitwise_core.descriptors.problem import FinishedGEMM
@@ -95,10 +102,17 @@ def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict
     launches: dict[str, Callable[[], Any]] = {"cublas": theirs}
     launches["default"] = partial(prepare_scaled(desc, a, b, scales_a, scales_b, out), *given)
     wrong = [] if torch.equal(out.view(torch.int16), wanted.view(torch.int16)) else ["default"]
+    if first_call:
+        out.fill_(-7.0)
+        launches["first call"] = partial(prepare_scaled(desc, a, b, scales_a, scales_b, out, first_call), *given)
+        wrong += [] if torch.equal(out.view(torch.int16), wanted.view(torch.int16)) else ["first call"]
     planned, left_first = plan(desc.product), desc.block_scaling == "left_first"
     scaling, names = BlockScaling(scales_a, scales_b, left_first), dict[str, Schedule]()
-    for each in schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first) if most else ():
-        if len(names) == most:
+    ranked = schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first) if most else []
+    later = ranked[most : most + _DRAWN_FROM]
+    drawn_later = random.Random(str((m, n, k, blocks))).sample(later, min(others, len(later)))
+    for each in (*ranked[:most], *drawn_later):
+        if len(names) == most + others:
             break
         try:
             launch = prepare(desc.product, planned, each, a, b, out, scaling=scaling).launch
@@ -111,7 +125,7 @@ def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict
     times = in_turn(launches, _ROUNDS)
     usual = asdict(Schedule(0))
     record |= {"descriptor": desc.product.to_text(), "order": desc.block_scaling, "wrong": wrong}
-    record |= {name: round(times[name], 2) for name in ("cublas", "default")}
+    record |= {name: round(times[name], 2) for name in ("cublas", "default", "first call") if name in times}
     if names:
         record["times"] = [
             [{name: value for name, value in asdict(each).items() if value != usual[name]}, round(times[place], 2)]
@@ -127,8 +141,12 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for row, ratio in timed:
         for name in ("all", "x".join(map(str, row["blocks"])), row_class(row["m"])):
             groups.setdefault(name, []).append(ratio)
+    chosen = [row["cublas"] / row["first call"] for row in rows if "first call" in row]
+    if chosen:
+        groups["first call"] = chosen
     return {
         **{name: round(math.exp(sum(map(math.log, each)) / len(each)), 3) for name, each in groups.items()},
+        **({"first call, slowest": round(min(chosen), 3)} if chosen else {}),
         "slowest": round(min((ratio for _, ratio in timed), default=0.0), 3), "products": len(timed),
         "declined": len(rows) - len(timed), "other bytes": sum(len(row.get("wrong", ())) for row in rows),
     }  # fmt: skip
@@ -141,6 +159,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")
+    parser.add_argument(
+        "--first-call", type=int, default=0, help="time the fastest of so many as at a first call (default 0)"
+    )
+    parser.add_argument("--others", type=int, default=0, help="schedules drawn from those after them (default 0)")
     parser.add_argument("--drawn", type=int, help="time products drawn from this seed, not the layers")
     parser.add_argument("--every", type=int, default=1, help="take every so many products (default 1)")
     parser.add_argument("--skip", type=int, default=0, help="leave out this many products before (default 0)")
@@ -162,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for problem in problems:
         if time.time() > deadline:
             break
-        rows.append(measured(*problem, given.most))
+        rows.append(measured(*problem, given.most, given.others, given.first_call))
         head = {**found, "summary": {**summary(rows), "problems that were not reached": len(problems) - len(rows)}}
         lines = ",\n".join(json.dumps(row) for row in rows)
         given.out.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{lines}\n]\n}}\n', encoding="utf-8")

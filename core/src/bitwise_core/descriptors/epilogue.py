@@ -45,11 +45,12 @@ class Step(TextRecord, word="step"):
 
     `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `axpby`: `value` x +
     `operand_value` y for the operand's element y, by one fused multiply-add: of x where `fused` is `x`, which adds the
-    rounded product of y, otherwise of y, which adds the rounded product of x.  `swiglu`: silu(g) of
-    the operand's element g, rounded to the type, times x.  `scale`: x * `value`.  `clamp`: at least `low`, then at most
-    `high`; a NaN stays.  `relu`: the greater of x and +0; a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation
-    functions.  `convert`: x in `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8
-    bits is its largest number with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.
+    rounded product of y, of y where it is `operand`, which adds the rounded product of x; where it is `none` both
+    products are rounded and added.  `swiglu`: silu(g) of the operand's element g, rounded to the type, times x.
+    `scale`: x * `value`.  `clamp`: at least `low`, then at most `high`; a NaN stays.  `relu`: the greater of x and +0;
+    a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation functions.  `convert`: x in `dtype`, which the steps after it
+    have, to nearest even.  An overflow of a format of 8 bits is its largest number with `saturate`, otherwise an
+    infinity, or NaN in e4m3, which has none.
 
     An operand has the type `operand_dtype`, by default that of the step, and is widened to fp32.  Numbers are rounded
     to fp32.  Raises DescriptorError.
@@ -58,7 +59,7 @@ class Step(TextRecord, word="step"):
     name: StepName
     value: Number | None = None
     operand_value: Number | None = None
-    fused: Literal["x", "operand"] | None = None
+    fused: Literal["x", "operand", "none"] | None = None
     operand_dtype: FloatName | None = None
     low: Number | None = None
     high: Number | None = None

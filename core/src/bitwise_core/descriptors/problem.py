@@ -92,7 +92,8 @@ class GEMMProblem(Record):
     bias of n elements is added to the sums.  `finish` is what else the call asks for; it then states the bias, too.
     `grouped` stands for the product of a group of any shape: m, n and k are 1, and the descriptor of another k differs
     in its k only.  `dot` stands for a product of two dense vectors that a library computes by a function of its own: m
-    and n are 1.  The device, the library and the addresses are not part of the problem.
+    and n are 1.  `vector` stands for a product of a matrix and a vector that a library may compute by a function of its
+    own: n is 1, and there is no batch.  The device, the library and the addresses are not part of the problem.
     """
 
     m: Positive
@@ -112,6 +113,7 @@ class GEMMProblem(Record):
     finish: Finish | None = None
     grouped: StrictBool = False
     dot: StrictBool = False
+    vector: StrictBool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -134,6 +136,8 @@ class GEMMProblem(Record):
             raise ValueError("a group of any shape has m = n = k = 1, a finish and no layout")
         if self.dot and ((self.m, self.n, self.grouped) != (1, 1, False) or self.finish is not None or any(others)):
             raise ValueError("a product of two vectors has m = n = 1, no finish and no layout")
+        if self.vector and (self.n != 1 or self.batch is not None or self.grouped or self.dot):
+            raise ValueError("a product of a matrix and a vector has n = 1, and is no batch, group or dot product")
         for name in ("a", "b"):
             rows, columns = self.stored(name)
             leading = getattr(self, f"ld_{name}")
@@ -171,7 +175,8 @@ class GEMMProblem(Record):
             return f"a dot product of {self.k} {types} to {self.out}"
         if self.grouped:
             return f"a group of {types} to {self.out}{added}"
-        return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"
+        how = " by a vector" if self.vector else ""
+        return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters}{how} to {self.out}{gaps}{added}"
 
 
 class BiasedGEMM(Record):

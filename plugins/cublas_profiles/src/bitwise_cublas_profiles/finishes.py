@@ -5,10 +5,11 @@ which order a kernel rounds alpha P + beta C:
 
 - `product_fused`: fma(alpha, P, beta C), then rounded to the output's type.
 - `addend_fused`: fma(beta, C, alpha P), then rounded to the output's type.
+- `both_rounded`: alpha P and beta C, each rounded in fp32, then their sum rounded to the output's type.
 - `rounded`: alpha P is rounded to the output's type before C is added; beta is 1.
 - `operand_scaled`: an operand is multiplied by alpha in fp32 before the product, then as `addend_fused`.
-- `onto_product_fused`, `onto_addend_fused`: the slices of k are added one after the other to the addend, or without
-  one to the first slice, which is multiplied by alpha.
+- `onto_product_fused`, `onto_addend_fused`, `onto_both_rounded`: the slices of k are added one after the other to the
+  addend, or without one to the first slice, which is multiplied by alpha.
 - `onto_itself`: the slices, each multiplied by alpha and rounded, are added one after the other, and then the addend.
 """
 
@@ -34,6 +35,8 @@ _ONTO = "onto_"
 _ONTO_ITSELF = "itself"
 """The order, without the prefix, in which an addend follows the slices."""
 """The prefix of orders in which slices are added to the addend."""
+_FUSED: dict[str, Literal["x", "none"]] = {"product_fused": "x", "both_rounded": "none"}
+"""By order: the term of a sum whose multiplication is fused, where it is not that of the addend."""
 _FP32_PARTIALS = 2
 """The REDUCTION_SCHEME that adds slices in fp32."""
 
@@ -295,7 +298,7 @@ def _steps(output: str, order: str, finish: Finish, alpha: float, *, onto: bool)
         return (*scale, *activation, _converted(output))
     if order == "rounded":
         return (*scale, _converted(output), "add", *activation)
-    fused: Literal["x", "operand"] = "x" if order == "product_fused" else "operand"
+    fused = _FUSED.get(order, "operand")
     after = (Step(name="add", operand_dtype=output),) if order == _ONTO_ITSELF else ()
     under = 0.0 if after else finish.beta
     step = Step(name="axpby", value=alpha, operand_value=under, fused=fused, operand_dtype=output)

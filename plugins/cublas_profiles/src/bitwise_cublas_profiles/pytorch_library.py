@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
@@ -23,10 +23,9 @@ from bitwise_cublas_profiles.finishes import (
     scaled_query,
 )
 from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows, profile
-from bitwise_cublas_profiles.pytorch_settings import MULTIPLIED_BY_EITHER, PyTorchSettings, current_settings
+from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
 
-_Described = TypeVar("_Described")
 CACHE_SIZE = 65536
 """Maximum number of cached descriptors in one process."""
 
@@ -64,14 +63,11 @@ class PyTorchLibrary:
         from bitwise_cublas_profiles.tensors import query_of_tensors
 
         try:
-            queries = settings.queries(query_of_tensors(a, b, out))
+            query = settings.applied(query_of_tensors(a, b, out))
             library, capability = self._library(a.device)
             known = profile(library.version, capability)
-
-            def described(query: GemmQuery, found: HeuristicResult) -> GEMMDesc:
-                return descriptor_of(query, found.configuration, known, workspace=found.workspace)
-
-            return self._agreed(library, queries, a.device, described)
+            found = self._query_heuristic(library, query, a.device)
+            return descriptor_of(query, found.configuration, known, workspace=found.workspace)
         except CublasError as error:
             return NotCovered(str(error))
 
@@ -113,11 +109,9 @@ class PyTorchLibrary:
         if problem.dot:
             return dot_of(problem, prepared(profile(library.version, capability)))
         query = query_of_problem(problem, alignment)
-        queries = (query,) if path is not None else current_settings().queries(query)
+        query = query if path is not None else current_settings().applied(query, vector=problem.vector)
         known = prepared(profile(library.version, capability))
-        return self._agreed(
-            library, queries, _device(index), lambda query, found: _described_answer(query, found, known)
-        )
+        return _described_answer(query, self._query_heuristic(library, query, _device(index)), known)
 
     def _finished(
         self, problem: GEMMProblem, finish: Finish, alignment: tuple[int, int, int], path: str | None, device: Any,
@@ -136,17 +130,15 @@ class PyTorchLibrary:
                 return block_scaled_product_of(problem, query, found.configuration, known, torch.__version__)
             return scaled_product_of(problem, query, found.configuration, known, found.workspace)
         plain = query_of_problem(plain_problem(problem, finish, known, torch.__version__), alignment)
-        queries = settings.queries(plain)
+        query = settings.applied(plain, vector=problem.vector)
         if adds_row(problem, finish):
-            queries = tuple(replace(each, epilogue="none") for each in queries)
+            query = replace(query, epilogue="none")
         if finish.activation == "relu":
-            queries = tuple(replace(each, epilogue="relu_bias") for each in queries)
-
-        def described(query: GemmQuery, found: HeuristicResult) -> FinishedGEMM:
-            plain = replace(query, epilogue="none")
-            return finished_product_of(plain, found.configuration, known, finish, found.workspace)
-
-        return self._agreed(library, queries, device, described)
+            query = replace(query, epilogue="relu_bias")
+        found = self._query_heuristic(library, query, device)
+        return finished_product_of(
+            replace(query, epilogue="none"), found.configuration, known, finish, found.workspace
+        )  # fmt: skip
 
     def describe_group(self, problem: GEMMProblem, device: Any) -> FinishedGEMM:
         """See `GroupedProfile`. Raises NotCovered."""
@@ -177,18 +169,6 @@ class PyTorchLibrary:
             "multiprocessors": str(properties.multi_processor_count), "driver": driver_version(),
             "torch": torch.__version__,
         }  # fmt: skip
-
-    def _agreed(
-        self, library: Any, queries: tuple[GemmQuery, ...], device: Any,
-        described: Callable[[GemmQuery, HeuristicResult], _Described],
-    ) -> _Described:  # fmt: skip
-        """What all queries, of which PyTorch makes one, are answered with. Raises CublasError where answers differ."""
-        found = [described(query, self._query_heuristic(library, query, device)) for query in queries]
-        if any(each != found[0] for each in found[1:]):
-            raise CublasError(
-                f"{queries[0].description} is not described: {MULTIPLIED_BY_EITHER}; their answers differ"
-            )
-        return found[0]
 
     def _query_heuristic(self, library: Any, query: GemmQuery, device: Any) -> HeuristicResult:
         """The first heuristic result, queried with the operands' device current: the heuristic depends on the current

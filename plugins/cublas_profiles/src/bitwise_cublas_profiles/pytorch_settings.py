@@ -40,10 +40,6 @@ def _environment_at_start() -> Mapping[str, str] | None:
 AT_START = _environment_at_start()
 
 
-MULTIPLIED_BY_EITHER = (
-    "PyTorch prefers cuBLASLt: cuBLAS multiplies fp32 by a vector, and cuBLASLt by a matrix of one column"
-)
-"""Why such a product is declined where the libraries' answers differ."""
 _FP16_ACCUMULATION = "torch.backends.cuda.matmul.allow_fp16_accumulation"
 
 
@@ -70,27 +66,13 @@ class PyTorchSettings:
         given = bias_workspace(self.workspace) if self.bias_workspace is None else self.bias_workspace
         return min(given, self.workspace)
 
-    def queries(self, query: GemmQuery) -> tuple[GemmQuery, ...]:
-        """The queries of which PyTorch makes one under these settings, for a query under its defaults.
+    def applied(self, query: GemmQuery, *, vector: bool = False) -> GemmQuery:
+        """The query that PyTorch makes under these settings for a query under its defaults. Raises CublasError.
 
-        There are two where it prefers cuBLASLt and a matrix of fp32 is multiplied by one column: torch.mm asks
-        cuBLASLt, and torch.mv runs cuBLAS as without the preference. Raises CublasError.
+        With `vector`, a matrix is multiplied by a vector: that of fp32 runs cuBLAS, also where cuBLASLt is preferred.
         """
-        if self._may_run_cublas(query):
-            return self._applied(query), replace(self, lt_products=False)._applied(query)
-        return (self._applied(query),)
-
-    def applied(self, query: GemmQuery) -> GemmQuery:
-        """The query that PyTorch makes under these settings for a query under its defaults. Raises CublasError."""
-        if self._may_run_cublas(query):
-            raise CublasError(MULTIPLIED_BY_EITHER)
-        return self._applied(query)
-
-    def _may_run_cublas(self, query: GemmQuery) -> bool:
-        """Whether a call of torch.mv with this query runs cuBLAS although PyTorch prefers cuBLASLt."""
-        return self.lt_products and query.a == "fp32" and query.n == 1
-
-    def _applied(self, query: GemmQuery) -> GemmQuery:
+        if vector and self.lt_products and query.a == "fp32":
+            return replace(self, lt_products=False).applied(query)
         workspace = self.workspace
         if query.a in FP8:
             if workspace != WORKSPACE:

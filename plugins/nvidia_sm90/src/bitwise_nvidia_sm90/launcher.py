@@ -136,9 +136,11 @@ class GEMMLauncher:
         import torch
 
         from bitwise_nvidia_sm90.gemm.scaled_blocks import prepare_scaled
+        from bitwise_nvidia_sm90.gemm.tuning import timed_at_first_call
 
         with torch.cuda.device(a.device):
-            return prepare_scaled(desc, a, b, scales_a, scales_b, out)
+            most = 1 if torch.cuda.is_current_stream_capturing() else timed_at_first_call() or 1
+            return prepare_scaled(desc, a, b, scales_a, scales_b, out, most)
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """See `bitwise_core.plugins.launchers.TunableLauncher`."""

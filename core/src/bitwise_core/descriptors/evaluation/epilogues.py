@@ -73,6 +73,8 @@ def _with_operand(step: Step, x: Node, other: Node, dtype: str, formulas: Formul
         assert step.value is not None
         assert step.operand_value is not None
         own, others = (number(step.value), x), (number(step.operand_value), other)
+        if step.fused == "none":
+            return Operation("add.rn.fp32", (Operation("mul.rn.fp32", own), Operation("mul.rn.fp32", others)))
         fused, rounded = (own, others) if step.fused == "x" else (others, own)
         return Operation("fma.rn.fp32", (*fused, Operation("mul.rn.fp32", rounded)))
     if step.name == "swiglu":

@@ -60,4 +60,4 @@ class Product:
             )  # fmt: skip
         except (DescriptorError, ProblemError) as error:
             raise CublasError(str(error)) from None
-        return settings.applied(query_of_problem(problem))
+        return settings.applied(query_of_problem(problem), vector=problem.vector)

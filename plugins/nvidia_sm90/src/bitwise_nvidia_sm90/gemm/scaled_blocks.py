@@ -16,10 +16,11 @@ from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map, type_of
 from bitwise_nvidia_sm90.gemm.measured_schedules import ranked
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM, plan
-from bitwise_nvidia_sm90.gemm.prepared_launches import launch_of_call, prepare
+from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, launch_of_call, prepare
 from bitwise_nvidia_sm90.gemm.run import compare_first
 from bitwise_nvidia_sm90.gemm.scaled_block_schedules import ranked_schedules
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.tuning import fastest_of
 
 if TYPE_CHECKING:
     import torch
@@ -87,12 +88,13 @@ def triton_call(desc: FinishedGEMM, a: Any, b: Any, out: Any, scales_a: Any, sca
 
 def prepare_scaled(
     desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, scales_a: torch.Tensor, scales_b: torch.Tensor,
-    out: torch.Tensor,
+    out: torch.Tensor, most: int = 1,
 ) -> EpilogueLaunch:  # fmt: skip
     """Compute the scaled sums of a b, rounded to the type of out, and return the launches.
 
-    They are a function of the addresses of a, b, out and the scales.  The first result of kernels of warpgroups is
-    compared with the Triton kernel's.  Raises UnsupportedGEMM, and ScheduleMismatch if the bytes differ.
+    They are a function of the addresses of a, b, out and the scales.  With `most` over 1, they are those of the fastest
+    of so many schedules.  The first result of kernels of warpgroups is compared with the Triton kernel's.  Raises
+    UnsupportedGEMM, and ScheduleMismatch if the bytes differ.
     """
     check(desc)
     planned = plan(desc.product)
@@ -103,17 +105,22 @@ def prepare_scaled(
         matrices = (a, b, target, scales_a, scales_b)
         return launch_of_call(triton_call(desc, *matrices), matrices, planned)
 
-    left_first = desc.block_scaling == "left_first"
+    left_first, found = desc.block_scaling == "left_first", list[PreparedProduct]()
+    scaling = BlockScaling(scales_a, scales_b, left_first)
     for chosen in schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first):
         try:
-            scaling = BlockScaling(scales_a, scales_b, left_first)
-            found = prepare(desc.product, planned, chosen, a, b, out, scaling=scaling)
+            found.append(prepare(desc.product, planned, chosen, a, b, out, scaling=scaling))
         except UnsupportedGEMM:
             continue
         text = f"{desc.product.to_text()} with scales, {desc.block_scaling}"
-        compare_first(found.code, out, by_triton, (f"{chosen} and a Triton kernel", text))
-        return found.launch
-    return by_triton(out)
+        compare_first(found[-1].code, out, by_triton, (f"{chosen} and a Triton kernel", text))
+        if len(found) >= most:
+            break
+    if not found:
+        return by_triton(out)
+    if len(found) == 1:
+        return found[0].launch
+    return fastest_of(found, [each.data_ptr() for each in (a, b, out, scales_a, scales_b)]).launch
 
 
 def schedules(
