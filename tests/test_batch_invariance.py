@@ -41,16 +41,16 @@ def fixed(*shape: int, like: Any, seed: int = 1, dtype: Any = None) -> Any:
 
 
 def heads(x: Any) -> tuple[Any, Any, Any]:
-    """Return a query of two heads for each row, and keys and values of a sequence for each."""
+    """Return a query of three heads for each row, and keys and values of a sequence for each."""
     rows = x.shape[0]
-    query = x.reshape(rows, 2, 1, K // 2)
-    keys = x.reshape(rows, 1, 1, K).expand(rows, 2, 5, K)[..., : K // 2] * fixed(5, K // 2, like=x)
+    query = x.reshape(rows, 3, 1, K // 3)
+    keys = x.reshape(rows, 1, 1, K).expand(rows, 3, 5, K)[..., : K // 3] * fixed(5, K // 3, like=x)
     return query, keys, keys * 2
 
 
-def wide_heads(x: Any) -> tuple[Any, Any, Any]:
-    """Return the operands of `heads` with heads of 64 numbers, for which there are kernels."""
-    query, keys, values = (torch.nn.functional.pad(each, (0, 64 - K // 2)) for each in heads(x))
+def wide_heads(x: Any, width: int = 64) -> tuple[Any, Any, Any]:
+    """Return the operands of `heads` with heads of another width; for 64 numbers there are kernels."""
+    query, keys, values = (torch.nn.functional.pad(each, (0, width - K // 3), value=0.5) for each in heads(x))
     return query, keys, values
 
 
@@ -186,6 +186,14 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradient of attention of wide heads": (
         "scaled_dot_product_attention",
         gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x))),
+    ),
+    "attention of heads between widths of kernels": (
+        "scaled_dot_product_attention",
+        lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x, 80)),
+    ),
+    "gradient of attention of heads between widths of kernels": (
+        "scaled_dot_product_attention",
+        gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x, 72))),
     ),
 }  # fmt: skip
 """By what is computed: the operator, and a function of rows to results of each."""
@@ -341,7 +349,7 @@ def test_other_threads_are_refused_or_covered() -> None:
     assert not isinstance(in_a_thread(), InterceptionError)
 
 
-@pytest.mark.parametrize("depth", [16, 64])
+@pytest.mark.parametrize("depth", [16, 64, 80])
 def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int) -> None:
     attention = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (tensor(1, 2, 9, depth, device="cpu", seed=seed) for seed in range(3))
@@ -421,7 +429,7 @@ def test_gradients_of_repeated_attention_have_its_bytes(width: int) -> None:
     assert all(map(torch.equal, first, again))
 
 
-@pytest.mark.parametrize("depth", [16, 64])
+@pytest.mark.parametrize("depth", [16, 64, 80])
 def test_a_mask_of_heads_serves_every_sequence(depth: int) -> None:
     attention = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (tensor(3, 2, 7, depth, device="cpu", seed=seed) for seed in range(3))
@@ -447,7 +455,7 @@ def blocks(*lengths: int, seen: int, device: str = "cpu") -> Any:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("narrow", [True, False])
-@pytest.mark.parametrize("depth", [16, 64])
+@pytest.mark.parametrize("depth", [16, 64, 80])
 def test_windows_and_packed_sequences_have_the_bytes_of_each_query(device: str, depth: int, narrow: bool) -> None:
     """Whole, in chunks, token by token with the window's keys alone, packed between others, and padded in a batch."""
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
