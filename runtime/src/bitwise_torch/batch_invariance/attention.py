@@ -73,9 +73,10 @@ def attention(
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
     wide = _wider_heads(query, value)
     if wide is not None:
+        q, k, v = (_widened(each, wide) for each in (query, key, value))
         found = attention(
-            *(_widened(each, wide) for each in (query, key, value)), attn_mask, dropout_p, is_causal, scale=factor,
-            enable_gqa=enable_gqa, soft_cap=soft_cap, sinks=sinks, masks=masks, note_mask=note_mask,
+            q, k, v, attn_mask, dropout_p, is_causal, scale=factor, enable_gqa=enable_gqa, soft_cap=soft_cap,
+            sinks=sinks, masks=masks, note_mask=note_mask,
         )  # fmt: skip
         return found[..., : value.shape[-1]].contiguous()
     how = _Scores(factor, soft_cap, sinks, enable_gqa)
