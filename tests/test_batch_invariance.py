@@ -227,6 +227,12 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
             )
         ),
     ),
+    "triangular systems": (
+        "linalg_solve_triangular",
+        lambda x: torch.linalg.solve_triangular(
+            fixed(6, 6, like=x, dtype=torch.float32), x.float().reshape(len(x), 6, -1), upper=False, unitriangular=True
+        ),
+    ),
     "topk": ("topk", lambda x: torch.topk((x * 2).round(), 9)[1]),
     "attention": (
         "scaled_dot_product_attention",
@@ -380,6 +386,28 @@ def test_groups_are_normalised_as_rows() -> None:
             lambda y: torch.nn.functional.layer_norm(y.reshape(3, 2, 20), (20,)).reshape(3, 4, 10)
         )  # fmt: skip
     assert all(map(torch.equal, groups, rows))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_triangular_systems_of_small_integers_are_those_of_pytorch(upper: bool, left: bool) -> None:
+    """Divisions by powers of two and sums of small numbers are not rounded."""
+    source = torch.Generator().manual_seed(1)
+    a = torch.randint(-1, 2, (2, 5, 5), generator=source).float()
+    a[:, range(5), range(5)] = torch.tensor([1.0, -2.0, 4.0, 0.5, -1.0])
+    x = torch.randint(-3, 4, (2, 5, 3) if left else (2, 3, 5), generator=source).float()
+    triangle = torch.triu(a) if upper else torch.tril(a)
+    b = triangle @ x if left else x @ triangle
+    leaves = a.requires_grad_(), b.requires_grad_()
+    solve = torch.linalg.solve_triangular
+    wanted = torch.autograd.grad(solve(*leaves, upper=upper, left=left).sum(), leaves)
+    with batch_invariant(strict=True):
+        found = solve(*leaves, upper=upper, left=left)
+        gradients = torch.autograd.grad(found.sum(), leaves)
+    assert torch.equal(found, x)
+    assert all(map(torch.equal, gradients, wanted))
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"a system of torch\.float16 and"):
+        solve(a.half(), b.half(), upper=upper, left=left)
 
 
 def test_a_step_with_clipped_gradients_is_covered() -> None:

@@ -84,7 +84,10 @@ def attention(
     if query.dim() != 4 and (kernels or soft_cap is not None or sinks is not None):
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
     if kernels and attn_mask is not None and attn_mask.dtype != torch.bool:
-        raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
+        raise NotServed(
+            "a mask that is added to scores, for heads of these widths; a boolean one is served, and any mask where a "
+            'model computes attention by products, as with attn_implementation="eager"'
+        )
     recorded = torch.is_grad_enabled() and any(
         each is not None and each.requires_grad for each in (query, key, value, sinks)
     )

@@ -40,6 +40,7 @@ from bitwise_torch.batch_invariance.row_operators import (
     operands_of_normalisation,
 )
 from bitwise_torch.batch_invariance.spreads import SPREADS
+from bitwise_torch.batch_invariance.triangular_systems import SYSTEMS
 from bitwise_torch.interception import (
     MULTIPLYING,
     Intercepted,
@@ -53,7 +54,7 @@ from bitwise_torch.ready_launches import ReadyLaunches
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
-_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS
+_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS | SYSTEMS
 _PRODUCTS: dict[str, Callable[..., Any]] = PRODUCT_OPERATORS | CONVOLUTIONS
 _NAMES = frozenset({*_ROWS, *REDUCTIONS})
 _REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))

@@ -39,13 +39,13 @@ REDUCTIONS = (
     "cumprod", "_embedding_bag", "_embedding_bag_backward", "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only", "_fft_c2c", "_fft_c2r", "_fft_r2c", "fractional_max_pool2d_backward",
     "fractional_max_pool3d_backward", "_fused_dropout", "grid_sampler_2d_backward", "grid_sampler_3d_backward",
-    "histc", "huber_loss", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det", "linalg_eig", "_linalg_eigh",
+    "huber_loss", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det", "linalg_eig", "_linalg_eigh",
     "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_lstsq", "linalg_lu",
-    "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet", "_linalg_solve_ex",
-    "linalg_solve_triangular", "_linalg_svd", "_logcumsumexp", "max_pool2d_with_indices_backward",
-    "max_pool3d_with_indices_backward", "mse_loss", "multi_margin_loss", "multilabel_margin_loss_forward", "nansum",
-    "native_batch_norm", "native_batch_norm_backward", "_native_batch_norm_legit", "norm", "_pdist_forward", "prod",
-    "put", "put_", "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm",
+    "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
+    "_logcumsumexp", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "mse_loss",
+    "multi_margin_loss", "multilabel_margin_loss_forward", "nansum", "native_batch_norm",
+    "native_batch_norm_backward", "_native_batch_norm_legit", "norm", "_pdist_forward", "prod", "put", "put_",
+    "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm",
     "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "scatter_reduce",
     "scatter_reduce_", "segment_reduce", "_segment_reduce_backward", "smooth_l1_loss", "trace", "unfold_backward",
     "_upsample_bicubic2d_aa_backward", "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward",
@@ -64,7 +64,7 @@ OVER_ROWS = {
 }  # fmt: skip
 """Operators whose result is a sum over the rows of a batch, so that it depends on the batch by nature."""
 
-EXACT = ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max", "min")
+EXACT = ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "histc", "max", "min")
 """Operators that reduce and round nothing."""
 
 
