@@ -176,10 +176,6 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
         "HunYuanMoEV1ForCausalLM",
         {**_SMALL, "head_dim": 128, "intermediate_size": 832, "num_experts": 4, "moe_topk": 2},
     ),
-    "phimoe": (
-        "PhimoeForCausalLM",
-        {**_SMALL, "intermediate_size": 768, "num_local_experts": 4, "num_experts_per_tok": 2},
-    ),
     "llama4": (
         "Llama4ForCausalLM",
         {
@@ -199,11 +195,36 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "embd_pdrop": 0.0, "attn_pdrop": 0.0, "attn_implementation": "eager",
         },
     ),
+    "ernie4.5-moe": (
+        "Ernie4_5_MoeForCausalLM",
+        {
+            **_SMALL, "moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 704, "moe_num_shared_experts": 1,
+            "moe_layer_start_index": 1,
+        },
+    ),
+    "glm4-moe-lite": (
+        "Glm4MoeLiteForCausalLM",
+        {
+            **_SMALL, "num_key_value_heads": 8, "q_lora_rank": 384, "kv_lora_rank": 256, "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128, "v_head_dim": 192, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1,
+            "topk_group": 1, "moe_intermediate_size": 512, "n_shared_experts": 1,
+        },
+    ),
+    "hyperclovax": ("HyperCLOVAXForCausalLM", {**_SMALL, "head_dim": 80}),
+    "opt": (
+        "OPTForCausalLM",
+        {
+            "vocab_size": 16000, "hidden_size": 1280, "ffn_dim": 5120, "num_hidden_layers": 2,
+            "num_attention_heads": 16, "word_embed_proj_dim": 1280, "max_position_embeddings": 4096, "dropout": 0.0,
+            "attention_dropout": 0.0, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None,
+        },
+    ),
+    "lfm2": ("Lfm2ForCausalLM", {**_SMALL, "layer_types": ["conv", "full_attention"]}),
 }  # fmt: skip
 """Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
 
-NOT_PACKED = frozenset({"llama4"})
-"""Models whose sequences see each other in a packed row: transformers gives such a row one causal mask."""
+NOT_PACKED = frozenset({"lfm2", "llama4", "opt"})
+"""Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
 
 COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: MODELS[name][:2] for name in ("llama", "qwen3", "mixtral")},
@@ -424,6 +445,8 @@ def compared(name: str, batches: Sequence[int], device: str = "cuda", part: Path
     packs = () if name in NOT_PACKED else PACKS
     under, digests = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ", save_mode, packs)
     seconds = round(time.perf_counter() - begun, 1)
+    if model.config._attn_implementation == "bitwise":  # the control is transformers' own attention
+        model.set_attn_implementation("eager")
     without, _ = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ", save_control, packs)
     return {
         "held out": name in HELD_OUT, "seconds of the comparisons": seconds, "mode": under,
@@ -526,7 +549,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         for each in as_completed(running):
             name, failed = running[each], each.exception()
-            found: dict[str, Any] = each.result() if failed is None else {"error": f"{type(failed).__name__}: {failed}"}
+            if failed is None:
+                found: dict[str, Any] = each.result()
+            else:
+                error = {"error": f"{type(failed).__name__}: {failed}"}
+                found = unfinished(parts, [name]).get(name, {}) | error
             if "digests" in found and "digests" in other["models"].get(name, {}):
                 found[DIFFERING] = differing_digests(found, other["models"][name])
             content["models"][name] = found
