@@ -16,6 +16,7 @@ from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
+from bitwise_torch.batch_invariance.row_operators import ROW_OPERATORS
 from bitwise_torch.interception import InterceptionError
 from bitwise_torch.transformers_attention import attention_of_module
 
@@ -356,6 +357,19 @@ def test_prefix_sums_add_one_number_after_the_other() -> None:
         total = total + x[:, place]
         assert torch.equal(whole[:, place], total)
     assert torch.equal(padded[:, 5:305], whole)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_epsilon_of_rms_norm_is_pytorchs(device: str) -> None:
+    """Of numbers whose mean of squares is near it."""
+    x = torch.full((2, 64), 2.0**-11, device=device).bfloat16()
+    expected = torch.nn.functional.rms_norm(x, (64,))
+    with batch_invariant(strict=True):
+        for _ in range(2):  # the second call repeats the launch of the first one
+            assert torch.equal(torch.nn.functional.rms_norm(x, (64,)), expected)
+    found = ROW_OPERATORS["_fused_rms_norm"](x, [64], None, None)[0]
+    assert torch.equal(found, expected)
+    assert found[0, 0] > 0.5
 
 
 def test_norms_and_variances_of_exact_numbers() -> None:

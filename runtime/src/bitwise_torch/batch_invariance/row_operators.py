@@ -207,11 +207,19 @@ def _layer_norm(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> A
     return found.reshape(x.shape), _statistics(mean, x, shape), _statistics(scale, x, shape)
 
 
-def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:
+def default_epsilon() -> float:
+    """Return the number that PyTorch's RMSNorm of fp32, fp16 and bf16 adds to a mean of squares where none is given.
+
+    It computes in fp32: see `_fused_rms_norm` in `torch/_decomp/decompositions.py`.
+    """
     import torch
 
+    return torch.finfo(torch.float32).eps
+
+
+def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:
     check_floats(x, weight)
-    used = torch.finfo(x.dtype).eps if epsilon is None else epsilon
+    used = default_epsilon() if epsilon is None else epsilon
     found, _, scale = normalised_rows(x.reshape(-1, _row_length(shape)), weight, None, used, centered=False)
     return found.reshape(x.shape), _statistics(scale, x, shape)
 
@@ -367,9 +375,7 @@ def launch_of_normalisation(
     bias = rest[0] if NORMALISATIONS[name] == 2 else None
     epsilon = rest[-1]
     if epsilon is None:
-        import torch
-
-        epsilon = torch.finfo(x.dtype).eps
+        epsilon = default_epsilon()
     return launch_of_normalised_rows(x, weight, bias, results, _row_length(shape), epsilon)
 
 
