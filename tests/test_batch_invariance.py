@@ -16,6 +16,7 @@ from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
+from bitwise_torch.batch_invariance.row_operators import ROW_OPERATORS
 from bitwise_torch.interception import InterceptionError
 from bitwise_torch.transformers_attention import attention_of_module
 
@@ -41,16 +42,16 @@ def fixed(*shape: int, like: Any, seed: int = 1, dtype: Any = None) -> Any:
 
 
 def heads(x: Any) -> tuple[Any, Any, Any]:
-    """Return a query of two heads for each row, and keys and values of a sequence for each."""
+    """Return a query of three heads for each row, and keys and values of a sequence for each."""
     rows = x.shape[0]
-    query = x.reshape(rows, 2, 1, K // 2)
-    keys = x.reshape(rows, 1, 1, K).expand(rows, 2, 5, K)[..., : K // 2] * fixed(5, K // 2, like=x)
+    query = x.reshape(rows, 3, 1, K // 3)
+    keys = x.reshape(rows, 1, 1, K).expand(rows, 3, 5, K)[..., : K // 3] * fixed(5, K // 3, like=x)
     return query, keys, keys * 2
 
 
-def wide_heads(x: Any) -> tuple[Any, Any, Any]:
-    """Return the operands of `heads` with heads of 64 numbers, for which there are kernels."""
-    query, keys, values = (torch.nn.functional.pad(each, (0, 64 - K // 2)) for each in heads(x))
+def wide_heads(x: Any, width: int = 64) -> tuple[Any, Any, Any]:
+    """Return the operands of `heads` with heads of another width; for 64 numbers there are kernels."""
+    query, keys, values = (torch.nn.functional.pad(each, (0, width - K // 3), value=0.5) for each in heads(x))
     return query, keys, values
 
 
@@ -174,6 +175,65 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradient of indices": (
         "_index_put_impl_", gradient(lambda x: x[torch.arange(len(x), device=x.device).repeat_interleave(2)][::2]),
     ),
+    "prefix sums": ("cumsum", lambda x: torch.cumsum(x, 1)),
+    "prefix sums of the axis before": ("cumsum", lambda x: torch.cumsum(x.reshape(len(x), 12, -1), 1)),
+    "gradient of prefix sums": ("cumsum", gradient(lambda x: torch.cumsum(x, 1, dtype=torch.float32))),
+    "prefix sums in place": ("cumsum_", lambda x: x.float().cumsum_(1)),
+    "norm": ("linalg_vector_norm", lambda x: torch.linalg.vector_norm(x, dim=1)),
+    "gradient of norm": ("linalg_vector_norm", gradient(lambda x: torch.nn.functional.normalize(x.float(), dim=1))),
+    "norms of tensors": ("_foreach_norm", lambda x: torch.stack(torch._foreach_norm(list(x), 1))),
+    "var": ("var", lambda x: torch.var(x, 1)),
+    "norm by std": ("std", lambda x: torch.std(x.float(), 1, correction=0)),
+    "norm by var_mean": ("var_mean", lambda x: torch.stack(torch.var_mean(x, 1), 1)),
+    "norm by std_mean": ("std_mean", lambda x: torch.stack(torch.std_mean(x.reshape(len(x), 2, -1), (1, 2)), 1)),
+    "group_norm": (
+        "native_group_norm",
+        lambda x: torch.nn.functional.group_norm(
+            x.reshape(len(x), 8, -1), 4, fixed(8, like=x), fixed(8, like=x, seed=2)
+        ),
+    ),
+    "gradient of group_norm": (
+        "native_group_norm_backward",
+        gradient(lambda x: torch.nn.functional.group_norm(x.reshape(len(x), 8, -1), 2, fixed(8, like=x))),
+    ),
+    "convolution": (
+        "convolution",
+        lambda x: torch.nn.functional.conv1d(
+            x.reshape(len(x), 4, -1), fixed(6, 4, 3, like=x), fixed(6, like=x), stride=2, padding=2
+        ),
+    ),
+    "convolution of each channel": (
+        "convolution",
+        lambda x: torch.nn.functional.conv1d(x.reshape(len(x), 8, -1), fixed(8, 1, 4, like=x), padding=3, groups=8),
+    ),
+    "convolution of images": (
+        "convolution",
+        lambda x: torch.nn.functional.conv2d(
+            x.reshape(len(x), 4, 4, 6), fixed(6, 2, 2, 3, like=x), padding=(1, 0), dilation=(1, 2), groups=2
+        ),
+    ),
+    "gradient of convolution": (
+        "convolution_backward",
+        gradient(
+            lambda x: torch.nn.functional.conv2d(
+                x.reshape(len(x), 4, 4, 6), fixed(6, 2, 2, 3, like=x), stride=(2, 1), padding=(1, 2), groups=2
+            )
+        ),
+    ),
+    "gradient of convolution of each channel": (
+        "convolution_backward",
+        gradient(
+            lambda x: torch.nn.functional.conv1d(
+                x.reshape(len(x), 8, -1), fixed(16, 1, 4, like=x), stride=3, padding=1, groups=8
+            )
+        ),
+    ),
+    "triangular systems": (
+        "linalg_solve_triangular",
+        lambda x: torch.linalg.solve_triangular(
+            fixed(6, 6, like=x, dtype=torch.float32), x.float().reshape(len(x), 6, -1), upper=False, unitriangular=True
+        ),
+    ),
     "topk": ("topk", lambda x: torch.topk((x * 2).round(), 9)[1]),
     "attention": (
         "scaled_dot_product_attention",
@@ -186,6 +246,14 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradient of attention of wide heads": (
         "scaled_dot_product_attention",
         gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x))),
+    ),
+    "attention of heads between widths of kernels": (
+        "scaled_dot_product_attention",
+        lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x, 80)),
+    ),
+    "gradient of attention of heads between widths of kernels": (
+        "scaled_dot_product_attention",
+        gradient(lambda x: torch.nn.functional.scaled_dot_product_attention(*wide_heads(x, 72))),
     ),
 }  # fmt: skip
 """By what is computed: the operator, and a function of rows to results of each."""
@@ -229,7 +297,7 @@ def test_every_override_is_tested() -> None:
     assert {name for name, kind in kinds.items() if kind in ("product", "rows", "attention")} == tested
 
 
-ROUNDED = re.compile("mean|norm|softmax|attention|topk|_scaled")
+ROUNDED = re.compile("mean|norm|var|softmax|attention|topk|_scaled")
 """Cases whose results of small integers are no small integers, or have another order of equal numbers."""
 
 
@@ -254,6 +322,116 @@ def test_results_of_small_integers_are_those_of_pytorch(
     assert bool(found.any())
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("groups", "outputs"), [(1, 6), (2, 4), (4, 4), (4, 8)])
+def test_gradients_of_convolutions_of_small_integers_are_those_of_pytorch(
+    groups: int, outputs: int, stride: int, device: str
+) -> None:
+    def small(*shape: int) -> Any:
+        found = torch.randint(-1, 2, shape, generator=torch.Generator().manual_seed(sum(shape)))
+        return found.float().to(device).requires_grad_()
+
+    x, weight, bias = small(3, 4, 7, 5), small(outputs, 4 // groups, 2, 3), small(outputs)
+
+    def gradients() -> tuple[Any, ...]:
+        out = torch.nn.functional.conv2d(x, weight, bias, stride, (1, 4), (2, 1), groups)
+        slope = (torch.arange(out.numel(), device=device).reshape(out.shape) % 5).float()
+        return out, *torch.autograd.grad(out, (x, weight, bias), slope)
+
+    wanted = gradients()
+    with batch_invariant(strict=True):
+        found = gradients()
+    assert all(map(torch.equal, found, wanted))
+    assert all(bool(each.any()) for each in found)
+
+
+def test_prefix_sums_add_one_number_after_the_other() -> None:
+    """Zeros in front change nothing, as those of a padded sequence."""
+    x = tensor(2, 300, device="cpu", dtype=torch.float32)
+    with batch_invariant(strict=True):
+        whole = torch.cumsum(x, 1)
+        padded = torch.cumsum(torch.nn.functional.pad(x, (5, 9)), 1)
+    total = torch.zeros(2)
+    for place in range(300):
+        total = total + x[:, place]
+        assert torch.equal(whole[:, place], total)
+    assert torch.equal(padded[:, 5:305], whole)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_epsilon_of_rms_norm_is_pytorchs(device: str) -> None:
+    """Of numbers whose mean of squares is near it."""
+    x = torch.full((2, 64), 2.0**-11, device=device).bfloat16()
+    expected = torch.nn.functional.rms_norm(x, (64,))
+    with batch_invariant(strict=True):
+        for _ in range(2):  # the second call repeats the launch of the first one
+            assert torch.equal(torch.nn.functional.rms_norm(x, (64,)), expected)
+    found = ROW_OPERATORS["_fused_rms_norm"](x, [64], None, None)[0]
+    assert torch.equal(found, expected)
+    assert found[0, 0] > 0.5
+
+
+def test_norms_and_variances_of_exact_numbers() -> None:
+    x = torch.tensor([[3.0, 4.0, 0.0, 0.0], [1.0, 3.0, 5.0, 7.0]])
+    with batch_invariant(strict=True):
+        assert torch.linalg.vector_norm(x[0]).item() == 5.0
+        assert torch.linalg.vector_norm(x, 1, dim=1).tolist() == [7.0, 16.0]
+        assert torch.linalg.vector_norm(-x, float("inf"), dim=0).tolist() == [3.0, 4.0, 5.0, 7.0]
+        assert torch.var(x, 1, correction=0).tolist() == [3.1875, 5.0]
+        assert torch.var(x[1], correction=-1).item() == 4.0
+        assert torch.std(x[1], correction=-1).item() == 2.0
+        assert [each.item() for each in torch.std_mean(x[1], correction=-1)] == [2.0, 4.0]
+        assert torch.isnan(torch.var(x[:, :1], 1)).all()
+
+
+def test_groups_are_normalised_as_rows() -> None:
+    x = tensor(3, 4, 10, device="cpu", dtype=torch.float32)
+    slope = fixed(3, 4, 10, like=x)
+
+    def gradients(function: Callable[[Any], Any]) -> tuple[Any, Any]:
+        leaf = x.clone().requires_grad_()
+        out = function(leaf)
+        return out.detach(), torch.autograd.grad(out, leaf, slope)[0]
+
+    with batch_invariant(strict=True):
+        groups = gradients(lambda y: torch.nn.functional.group_norm(y, 2))
+        rows = gradients(
+            lambda y: torch.nn.functional.layer_norm(y.reshape(3, 2, 20), (20,)).reshape(3, 4, 10)
+        )  # fmt: skip
+    assert all(map(torch.equal, groups, rows))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_triangular_systems_of_small_integers_are_those_of_pytorch(upper: bool, left: bool) -> None:
+    """Divisions by powers of two and sums of small numbers are not rounded."""
+    source = torch.Generator().manual_seed(1)
+    a = torch.randint(-1, 2, (2, 5, 5), generator=source).float()
+    a[:, range(5), range(5)] = torch.tensor([1.0, -2.0, 4.0, 0.5, -1.0])
+    x = torch.randint(-3, 4, (2, 5, 3) if left else (2, 3, 5), generator=source).float()
+    triangle = torch.triu(a) if upper else torch.tril(a)
+    b = triangle @ x if left else x @ triangle
+    leaves = a.requires_grad_(), b.requires_grad_()
+    solve = torch.linalg.solve_triangular
+    wanted = torch.autograd.grad(solve(*leaves, upper=upper, left=left).sum(), leaves)
+    with batch_invariant(strict=True):
+        found = solve(*leaves, upper=upper, left=left)
+        gradients = torch.autograd.grad(found.sum(), leaves)
+    assert torch.equal(found, x)
+    assert all(map(torch.equal, gradients, wanted))
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"a system of torch\.float16 and"):
+        solve(a.half(), b.half(), upper=upper, left=left)
+
+
+def test_a_step_with_clipped_gradients_is_covered() -> None:
+    x, weight = tensor(3, K, device="cpu"), fixed(K, N, like=tensor(1, 1, device="cpu")).requires_grad_()
+    with batch_invariant(strict=True):
+        (x @ weight).sum().backward()
+        norm = torch.nn.utils.clip_grad_norm_([weight], 1.0)
+    assert norm > 1.0
+
+
 def test_every_reduction_of_pytorch_is_named() -> None:
     """An operator that PyTorch marks as a reduction is overridden, warned of, exact, or composed of others."""
     named = {each.operator for each in overrides()}
@@ -270,12 +448,16 @@ def test_every_reduction_of_pytorch_is_named() -> None:
 def test_an_operator_without_an_order_is_warned_of_once_or_refused() -> None:
     x = tensor(3, 4, device="cpu", dtype=torch.float32)
     with batch_invariant() as mode:
-        with pytest.warns(BatchVarianceWarning, match=re.escape("aten::cumsum may depend on the batch")):
-            found = torch.cumsum(x, 0)
-        assert torch.equal(torch.cumsum(x, 0), found)
-        assert mode.warned == {"aten::cumsum"}
-    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="aten::var"):
-        x.var(0)
+        with pytest.warns(BatchVarianceWarning, match=re.escape("aten::cumprod may depend on the batch")):
+            found = torch.cumprod(x, 0)
+        assert torch.equal(torch.cumprod(x, 0), found)
+        assert mode.warned == {"aten::cumprod"}
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="aten::prod"):
+        x.prod(0)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a norm of order 3; those of 1, 2 and"):
+        torch.linalg.vector_norm(x, 3)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a transposed convolution; others are"):
+        torch.nn.functional.conv_transpose1d(x[None], fixed(3, 2, 2, like=x))
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="float64"):
         x.double() @ x.double().t()
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="dropout"):
@@ -297,12 +479,12 @@ def test_integers_and_moves_are_exact_and_pytorchs() -> None:
 
 def test_the_mode_ends_with_its_block_and_after_errors() -> None:
     x = tensor(8, K, device="cpu", dtype=torch.float32)
-    before = x.var(0)
+    before = x.prod(0)
     mode = batch_invariant(strict=True)
     for _ in range(2):
         with pytest.raises(BatchVarianceError), mode:
-            x.var(0)
-    assert torch.equal(x.var(0), before)
+            x.prod(0)
+    assert torch.equal(x.prod(0), before)
     with mode, pytest.raises(BatchVarianceError, match="active already"):
         mode.__enter__()
 
@@ -341,7 +523,7 @@ def test_other_threads_are_refused_or_covered() -> None:
     assert not isinstance(in_a_thread(), InterceptionError)
 
 
-@pytest.mark.parametrize("depth", [16, 64])
+@pytest.mark.parametrize("depth", [16, 64, 80])
 def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int) -> None:
     attention = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (tensor(1, 2, 9, depth, device="cpu", seed=seed) for seed in range(3))
@@ -421,7 +603,7 @@ def test_gradients_of_repeated_attention_have_its_bytes(width: int) -> None:
     assert all(map(torch.equal, first, again))
 
 
-@pytest.mark.parametrize("depth", [16, 64])
+@pytest.mark.parametrize("depth", [16, 64, 80])
 def test_a_mask_of_heads_serves_every_sequence(depth: int) -> None:
     attention = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (tensor(3, 2, 7, depth, device="cpu", seed=seed) for seed in range(3))
@@ -447,7 +629,7 @@ def blocks(*lengths: int, seen: int, device: str = "cpu") -> Any:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("narrow", [True, False])
-@pytest.mark.parametrize("depth", [16, 64])
+@pytest.mark.parametrize("depth", [16, 64, 80])
 def test_windows_and_packed_sequences_have_the_bytes_of_each_query(device: str, depth: int, narrow: bool) -> None:
     """Whole, in chunks, token by token with the window's keys alone, packed between others, and padded in a batch."""
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad

@@ -171,6 +171,29 @@ def test_columns_of_more_rounds_have_the_bytes_of_the_order_of_rows() -> None:
     assert simulated_columns(x[None], 128)[0, 0].tobytes() == row_evaluation.sums(np.stack(lanes, 1)).tobytes()
 
 
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 21, 1), "fp32"), ((2, 8, 17), "fp32"), ((40, 3, 1), "bf16")])
+def test_prefix_sums_have_the_bytes_of_the_ascending_order(shape: tuple[int, int, int], dtype: str) -> None:
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    count, length, columns = shape
+    x = numbers((count * length, columns), 6).reshape(shape)
+    size, kind = FLOAT_FORMATS[dtype].bits // 8, Matrix("out", (count * length, columns), (), dtype)
+    state = {"x": x.view(np.uint8).ravel(), "out": np.full(x.size * size, 0xA5, np.uint8)}
+    given = {
+        "x": Matrix("x", (count * length, columns), (), "fp32"), "out": kind, "series": count * columns,
+        "length": length, "columns": columns,
+    }  # fmt: skip
+    constants, options = {"SERIES": 32}, {"num_warps": 1, "enable_fp_fusion": False}
+    grid = (-(-count * columns // 32),)
+    run(source(KernelCall(kernels.prefix_sums, grid, given, constants, options)), state)
+    wanted = row_evaluation.prefix_sums(x)
+    assert wanted.tobytes() == np.cumsum(x, axis=1, dtype=np.float32).tobytes()
+    if dtype == "bf16":
+        bits = wanted.view(np.uint32)
+        wanted = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    assert state["out"].tobytes() == wanted.tobytes()
+
+
 def test_parts_of_a_long_row_are_summed_as_rows() -> None:
     from bitwise_torch.batch_invariance.kernels import rows as kernels
 

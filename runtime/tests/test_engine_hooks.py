@@ -66,12 +66,13 @@ def has_the_mode() -> bool:
     return torch.equal(x.sum(1), pinned)
 
 
-def test_vllm_loads_the_entry_point_and_enables_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("release", vllm.MODULES)
+def test_vllm_loads_the_entry_point_and_enables_the_mode(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(vllm.__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
     group, _, line = text.partition('entry-points."vllm.general_plugins"]\n')[2].partition(" = ")
     value = line.split('"')[1]
     register = EntryPoint(group, value, "vllm.general_plugins").load()
-    engine = module(monkeypatch, vllm.MODULES[0], **mode_functions())
+    engine = module(monkeypatch, release, **mode_functions())
     own = engine.enable_batch_invariant_mode
     register()
     assert engine.enable_batch_invariant_mode is own
@@ -102,7 +103,8 @@ def test_a_variable_of_another_value_and_a_missing_engine_are_errors(monkeypatch
     with pytest.raises(EngineHookError, match='set it to "1"'):
         vllm.register()
     monkeypatch.setenv(VARIABLE, "1")
-    monkeypatch.setitem(sys.modules, vllm.MODULES[0], None)  # type: ignore[arg-type]
+    for name in vllm.MODULES:
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     with pytest.raises(EngineHookError, match="install vLLM"):
         vllm.register()
     module(monkeypatch, vllm.MODULES[0])
@@ -148,13 +150,13 @@ def test_a_block_of_the_mode_leaves_the_mode_before_it(monkeypatch: pytest.Monke
         raise KeyError
     assert not has_the_mode()
     package.enable_batch_invariant_mode()
-    with package.set_batch_invariant_mode(True):
+    with package.set_batch_invariant_mode(True, backend="te_native", collective="ordered"):
         pass
     assert has_the_mode()
 
 
 def test_the_operators_of_an_engines_mode_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def own(*arguments: Any, residual: Any = None, **options: Any) -> str:
+    def own(*arguments: Any, **options: Any) -> str:
         return "the engine's"
 
     operators = dict.fromkeys(process_mode.OPERATORS, own)
@@ -176,7 +178,23 @@ def test_the_operators_of_an_engines_mode_are_those_of_pytorch(monkeypatch: pyte
     assert torch.equal(engine.matmul_persistent(x, weight.t(), bias=bias), expected[1])
     assert torch.equal(engine.bmm_batch_invariant(x[None], weight.t()[None], out=None)[0], expected[0])
     assert torch.equal(engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=None), norms)
-    assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=x) == own()
+    assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, strategy=1) == own()
+    residual, given = 2 * x, x.clone()
+    with batch_invariant():
+        unscaled, after = torch.nn.functional.rms_norm(x, (24,)), torch.nn.functional.rms_norm(3 * x, (24,), weight[0])
+        chances = torch.softmax(x, 1), torch.log_softmax(x, 1), x.mean(1, keepdim=True)
+        sums = torch.addmm(bias, x, weight.t())
+    assert torch.equal(engine.rms_norm_batch_invariant(x, None, torch.finfo(torch.float32).eps), unscaled)
+    both = engine.rms_norm_batch_invariant(given, weight[0], torch.finfo(torch.float32).eps, residual=residual)
+    assert both[0] is given
+    assert both[1] is residual
+    assert torch.equal(given, after)
+    assert torch.equal(residual, x + 2 * x)
+    assert torch.equal(engine.softmax_batch_invariant(x, 1), chances[0])
+    assert torch.equal(engine.log_softmax(x, dim=1), chances[1])
+    assert torch.equal(engine.mean_dim(x, 1, keepdim=True), chances[2])
+    assert engine.mean_dim(torch.tensor([[1, 2]]), 1).item() == 1.5
+    assert torch.equal(engine.addmm_batch_invariant(bias, x, weight.t()), sums)
     process_mode.disable()
     assert layers.linear_batch_invariant(x, weight) == own()
 
@@ -190,8 +208,13 @@ def set_batch_invariance(enable: bool) -> None:
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_torchtitan_takes_its_operators_from_the_mode(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
-    module(monkeypatch, torchtitan.OWN_MODE, set_batch_invariance=set_batch_invariance)
+@pytest.mark.parametrize("release", torchtitan.OWN_MODES)
+def test_torchtitan_takes_its_operators_from_the_mode(
+    release: str, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    for name in torchtitan.OWN_MODES:
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    module(monkeypatch, release, set_batch_invariance=set_batch_invariance)
     module(monkeypatch, torchtitan.OPERATORS, **mode_functions())
     if not installed:
         monkeypatch.delitem(sys.modules, torchtitan.OPERATORS)
@@ -201,6 +224,45 @@ def test_torchtitan_takes_its_operators_from_the_mode(monkeypatch: pytest.Monkey
     assert not has_the_mode()
     set_batch_invariance(True)
     assert has_the_mode()
+
+
+def test_the_mode_comes_before_what_torchtitan_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchTitan registers a sum of its own behind the operators that it takes from the mode."""
+    libraries = []
+
+    def with_a_sum(enable: bool) -> None:
+        set_batch_invariance(enable)
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("sum.dim_IntList", lambda x, dim, keepdim=False, dtype=None: x[:, 0], "CPU", allow_override=True)
+        libraries.append(library)
+
+    own = module(monkeypatch, torchtitan.OWN_MODES[0], set_batch_invariance=with_a_sum)
+    trainer = module(monkeypatch, "torchtitan.trainer", set_batch_invariance=with_a_sum)
+    module(monkeypatch, torchtitan.OPERATORS, **mode_functions())
+    for _ in range(2):
+        torchtitan.register()
+    with batch_invariant():
+        expected = rows(5).float().sum(1)
+    try:
+        trainer.set_batch_invariance(True)
+        assert torch.equal(rows(5).float().sum(1), expected)
+        process_mode.disable()
+        assert torch.equal(rows(5).float().sum(1), rows(5).float()[:, 0])
+    finally:
+        for library in libraries:
+            library._destroy()
+    assert own.set_batch_invariance is trainer.set_batch_invariance
+
+
+def test_a_torchtitan_without_operators_has_the_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    module(monkeypatch, torchtitan.OWN_MODES[0], set_batch_invariance=set_batch_invariance)
+    monkeypatch.setattr(torchtitan, "import_module", without(torchtitan.OPERATORS))
+    monkeypatch.delitem(sys.modules, torchtitan.OPERATORS, raising=False)
+    torchtitan.register()
+    from batch_invariant_ops import mean_dim
+
+    assert mean_dim(torch.tensor([[1.0, 3.0]]), 1).item() == 2.0
+    monkeypatch.delitem(sys.modules, torchtitan.OPERATORS)
 
 
 def without(missing: str) -> Any:
@@ -215,7 +277,7 @@ def without(missing: str) -> Any:
 
 
 def test_the_installed_torchtitan_takes_its_operators_from_the_mode() -> None:
-    utils = pytest.importorskip(torchtitan.OWN_MODE, reason="TorchTitan is not installed")
+    utils = pytest.importorskip(torchtitan.OWN_MODES[1], reason="TorchTitan is not installed")
     torchtitan.register()
     utils.set_batch_invariance(True)
     assert has_the_mode()
@@ -233,7 +295,8 @@ def test_the_installed_engine_enables_and_disables_the_mode(hook: Any, monkeypat
 
 
 def test_torchtitan_converts_a_model_by_enabling_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, torchtitan.OWN_MODE, None)  # type: ignore[arg-type]
+    for name in torchtitan.OWN_MODES:
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     module(monkeypatch, torchtitan.MODULE, register_model_converter=lambda kind, name: found.update({name: kind}))
     torchtitan.register()

@@ -80,6 +80,31 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "num_key_value_heads": 32,
         },
     ),
+    "qwen2.5-7b": (
+        "Qwen2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+        },
+    ),
+    "falcon3-3b": (
+        "LlamaForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3072, "intermediate_size": 9216, "num_attention_heads": 12,
+            "num_key_value_heads": 4, "head_dim": 256,
+        },
+    ),
+    "exaone-3.5-2.4b": (
+        "LlamaForCausalLM",
+        {**_FIELDS, "hidden_size": 2560, "intermediate_size": 7168, "num_attention_heads": 32, "head_dim": 80},
+    ),
+    "internlm3-8b": (
+        "LlamaForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 4096, "intermediate_size": 10240, "num_attention_heads": 32,
+            "num_key_value_heads": 2, "head_dim": 128,
+        },
+    ),
 }  # fmt: skip
 """Widths that no kernel or schedule was chosen for."""
 WIDTHS |= HELD_OUT

@@ -97,6 +97,14 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any], int]] = {
         },
         TOKENS,
     ),
+    "nanochat": ("NanoChatForCausalLM", {**_SIZES, "hidden_size": 1536, "intermediate_size": 6144}, TOKENS),
+    "minimax-m2": (
+        "MiniMaxM2ForCausalLM",
+        {**_SIZES, "hidden_size": 1280, "intermediate_size": 960, "num_local_experts": 4, "num_experts_per_tok": 2},
+        TOKENS,
+    ),
+    "ministral3": ("Ministral3ForCausalLM", {**_SIZES, "hidden_size": 2560, "intermediate_size": 6656}, TOKENS),
+    "jais2": ("Jais2ForCausalLM", {**_SIZES, "hidden_size": 1792, "intermediate_size": 7424}, TOKENS),
 }  # fmt: skip
 """Models that no part of a lock was made or tuned for; the fields are those of MODELS."""
 

@@ -2,6 +2,7 @@
 
 Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it,
 and its gradients: without a mask, and those of the causal sequences that a mask of padded or packed sequences shows.
+Heads of a width between those of kernels are widened with zeros, which change no sum, to the next one.
 Other gradients under a mask, and both passes for other types and widths, have the plain form, which computes scores,
 softmax and values by products and rows of pinned orders.  So the outputs of a model have one order: types and widths
 decide, and nothing else.
@@ -45,6 +46,9 @@ MOST_SEQUENCES = 32768
 MOST_NUMBERS = 1 << 26
 """The greatest number of components of keys that the plain form copies for queries of a window."""
 
+_WIDTH_STEP, _MOST_ZEROS = 16, 3
+"""Widths of kernels are multiples of the first; at most one of so many components of a widened head is such a zero."""
+
 
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
@@ -67,12 +71,23 @@ def attention(
     if query.dim() < 2 or query.dim() != key.dim() or query.is_nested:
         raise NotServed("operands of different numbers of axes, or nested ones; dense ones of equal axes are served")
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
+    wide = _wider_heads(query, value)
+    if wide is not None:
+        q, k, v = (_widened(each, wide) for each in (query, key, value))
+        found = attention(
+            q, k, v, attn_mask, dropout_p, is_causal, scale=factor, enable_gqa=enable_gqa, soft_cap=soft_cap,
+            sinks=sinks, masks=masks, note_mask=note_mask,
+        )  # fmt: skip
+        return found[..., : value.shape[-1]].contiguous()
     how = _Scores(factor, soft_cap, sinks, enable_gqa)
     kernels = _has_kernels(query, value)
     if query.dim() != 4 and (kernels or soft_cap is not None or sinks is not None):
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
     if kernels and attn_mask is not None and attn_mask.dtype != torch.bool:
-        raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
+        raise NotServed(
+            "a mask that is added to scores, for heads of these widths; a boolean one is served, and any mask where a "
+            'model computes attention by products, as with attn_implementation="eager"'
+        )
     recorded = torch.is_grad_enabled() and any(
         each is not None and each.requires_grad for each in (query, key, value, sinks)
     )
@@ -81,7 +96,7 @@ def attention(
         if not recorded or (plain and _has_kernels(query, value, gradients=True)):
             return _by_kernels(query, key, value, None, None, is_causal, how)
         causal = causal_mask(query, key) if is_causal else None
-        found: torch.Tensor = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
+        found = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
         return found
     if enable_gqa and not kernels:
         key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
@@ -121,6 +136,9 @@ def descriptors_of(query: torch.Tensor, value: torch.Tensor) -> tuple[str | None
 
     They are those of the causal form with a scale of 1; None stands for the plain form.
     """
+    wide = _wider_heads(query, value)
+    if wide is not None:
+        query, value = _widened(query, wide), _widened(value, wide)
     if not _has_kernels(query, value):
         return None, None
     form = AttentionForm(
@@ -293,6 +311,33 @@ def _has_kernels(query: torch.Tensor, value: torch.Tensor, gradients: bool = Fal
 
 
 _kernels: dict[Any, tuple[registry.Registry, bool, bool]] = {}
+
+
+def _wider_heads(query: torch.Tensor, value: torch.Tensor) -> int | None:
+    """Return the width to which heads without kernels of their own are widened, None where there are none of it."""
+    import torch
+
+    known = registry.default()
+    key = (query.dtype, query.shape[-1], value.shape[-1], query.device)
+    found = _wider.get(key)
+    if found is None or found[0] is not known:
+        least, most = sorted((int(query.shape[-1]), int(value.shape[-1])))
+        begin, end = -(-most // _WIDTH_STEP) * _WIDTH_STEP, least * _MOST_ZEROS // (_MOST_ZEROS - 1) + 1
+        sizes = () if _has_kernels(query, value) else range(begin, end, _WIDTH_STEP)
+        heads = (torch.empty((0, size), dtype=query.dtype, device=query.device) for size in sizes)
+        width = next((int(each.shape[-1]) for each in heads if _has_kernels(each, each)), None)
+        _wider[key] = found = (known, width)
+    return found[1]
+
+
+_wider: dict[tuple[Any, ...], tuple[registry.Registry, int | None]] = {}
+
+
+def _widened(x: torch.Tensor, width: int) -> torch.Tensor:
+    """Return heads x[..., d] with zeros behind their components, of a width."""
+    import torch
+
+    return torch.nn.functional.pad(x, (0, width - int(x.shape[-1])))
 
 
 def _serves(launcher: AttentionLauncher, form: AttentionForm, device: Any) -> bool:

@@ -24,6 +24,7 @@ from bitwise_torch import calls_in_c
 from bitwise_torch.batch_invariance.attended_calls import ATTENDING, AttendedCalls
 from bitwise_torch.batch_invariance.attention import ATTENTION
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
+from bitwise_torch.batch_invariance.convolutions import CONVOLUTIONS
 from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
@@ -38,6 +39,8 @@ from bitwise_torch.batch_invariance.row_operators import (
     launch_of_rows,
     operands_of_normalisation,
 )
+from bitwise_torch.batch_invariance.spreads import SPREADS
+from bitwise_torch.batch_invariance.triangular_systems import SYSTEMS
 from bitwise_torch.interception import (
     MULTIPLYING,
     Intercepted,
@@ -51,7 +54,9 @@ from bitwise_torch.ready_launches import ReadyLaunches
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
-_NAMES = frozenset({*ROW_OPERATORS, *REDUCTIONS})
+_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS | SYSTEMS
+_PRODUCTS: dict[str, Callable[..., Any]] = PRODUCT_OPERATORS | CONVOLUTIONS
+_NAMES = frozenset({*_ROWS, *REDUCTIONS})
 _REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))
 """The operators that reduce rows."""
 
@@ -89,8 +94,8 @@ def overrides() -> tuple[Override, ...]:
     `product`, `rows` and `attention` have a pinned order; a mode warns of `warned`; `exact` ones round nothing, and the
     result of `over rows` is a sum over a batch.
     """
-    found = dict.fromkeys(PRODUCT_OPERATORS, "product")
-    found |= dict.fromkeys(ROW_OPERATORS, "rows") | dict.fromkeys(REDUCTIONS, "warned")
+    found = dict.fromkeys(_PRODUCTS, "product")
+    found |= dict.fromkeys(_ROWS, "rows") | dict.fromkeys(REDUCTIONS, "warned")
     found |= dict.fromkeys(EXACT, "exact") | dict.fromkeys(OVER_ROWS, "over rows") | {ATTENTION: "attention"}
     return tuple(Override(name, found[name]) for name in sorted(found))
 
@@ -265,7 +270,7 @@ def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..
 
 @cache
 def _function(name: str) -> Callable[..., Any] | None:
-    return PRODUCT_OPERATORS.get(name) or ROW_OPERATORS.get(name)
+    return _PRODUCTS.get(name) or _ROWS.get(name)
 
 
 def _run(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

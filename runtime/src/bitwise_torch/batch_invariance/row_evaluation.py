@@ -43,6 +43,16 @@ def means(x: Floats) -> Floats:
     return sums(x) / np.float32(x.shape[1])
 
 
+def prefix_sums(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the sums over the second axis of x[o, n, c] up to each number, which is added to the sum before it."""
+    found = np.empty_like(x)
+    total = np.zeros_like(x[:, 0])
+    for place in range(x.shape[1]):
+        total = total + x[:, place]
+        found[:, place] = total
+    return found
+
+
 def softmax(x: Floats, log: bool, exponential: Function = np.exp, logarithm: Function = np.log) -> Floats:
     """Return the softmax of each row, or with `log` its logarithm."""
     shifted = x - x.max(axis=1, keepdims=True)

@@ -6,6 +6,7 @@ those of the last axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ _BLOCK = 1024
 
 _COLUMNS, _COLUMN_LANES = 64, 128
 """The columns of a program of sums of columns, and its lanes."""
+
+_SERIES = 32
+"""The series of a program of prefix sums."""
 
 _MOST_PROGRAMS = 65535
 """The number of programs that the last axis of a grid may have."""
@@ -87,6 +91,27 @@ def sum_columns(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence
         x, lanes = parts, lanes // _COLUMN_LANES
     out = torch.empty(shape, dtype=dtype, device=x.device)
     _launch_columns(x, out, divisor, mean, _COLUMN_LANES)
+    return out
+
+
+def prefix_sums(x: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return the sums of the numbers of x[...] up to each one along an axis, added in ascending order in fp32.
+
+    Each sum is rounded to `dtype`.
+    """
+    import torch
+
+    dim %= x.dim()
+    if x.numel() == 0:
+        return torch.empty(x.shape, dtype=dtype, device=x.device)
+    length, columns = int(x.shape[dim]), math.prod(int(each) for each in x.shape[dim + 1 :])
+    x = _dense(x)
+    if x.is_cpu:
+        numbers = x.detach().float().reshape(-1, length, columns).numpy()
+        return torch.from_numpy(row_evaluation.prefix_sums(numbers)).to(dtype).reshape(x.shape)
+    out = torch.empty(x.shape, dtype=dtype, device=x.device)
+    series = int(x.numel()) // length
+    launch("prefix_sums", (-(-series // _SERIES), 1, 1), (x, out, series, length, columns), (_SERIES,), 1)
     return out
 
 

@@ -20,6 +20,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     launch_of_sum,
     normalisation_gradient_rows,
     normalised_rows,
+    prefix_sums,
     softmax_gradient_rows,
     softmax_rows,
     sum_columns,
@@ -30,21 +31,29 @@ if TYPE_CHECKING:
     import torch
 
 REDUCTIONS = (
-    "_batch_norm_no_update", "_batch_norm_with_update", "_cholesky_solve_helper", "_ctc_loss", "_cummax_helper",
-    "_embedding_bag", "_embedding_bag_forward_only", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_foreach_norm",
-    "_fused_dropout", "_linalg_det", "_linalg_eigh", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
-    "_logcumsumexp", "_native_batch_norm_legit", "_pdist_forward", "_segment_reduce_backward",
-    "_weight_norm_interface", "_weight_norm_interface_backward", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "batch_norm_backward", "batch_norm_stats",
-    "binary_cross_entropy", "cudnn_batch_norm", "cudnn_batch_norm_backward", "cumprod", "cumsum", "huber_loss",
-    "linalg_cholesky_ex", "linalg_eig", "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex",
-    "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_solve_triangular",
-    "linalg_vector_norm", "linalg__powsum", "mse_loss", "multi_margin_loss", "multilabel_margin_loss_forward",
-    "nansum", "native_batch_norm", "native_batch_norm_backward", "native_group_norm", "native_group_norm_backward",
-    "norm", "prod", "renorm", "scatter_reduce", "scatter_reduce_", "segment_reduce",
-    "smooth_l1_loss", "std", "std_mean", "trace", "var", "var_mean",
+    "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "avg_pool2d",
+    "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward", "batch_norm_backward", "_batch_norm_no_update",
+    "batch_norm_stats", "_batch_norm_with_update", "binary_cross_entropy", "bincount", "_cholesky_solve_helper",
+    "col2im", "_ctc_loss", "_ctc_loss_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward", "_cummax_helper",
+    "cumprod", "_embedding_bag", "_embedding_bag_backward", "_embedding_bag_dense_backward",
+    "_embedding_bag_forward_only", "_fft_c2c", "_fft_c2r", "_fft_r2c", "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward", "_fused_dropout", "grid_sampler_2d_backward", "grid_sampler_3d_backward",
+    "huber_loss", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det", "linalg_eig", "_linalg_eigh",
+    "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_lstsq", "linalg_lu",
+    "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
+    "_logcumsumexp", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "mse_loss",
+    "multi_margin_loss", "multilabel_margin_loss_forward", "nansum", "native_batch_norm",
+    "native_batch_norm_backward", "_native_batch_norm_legit", "norm", "_pdist_forward", "prod", "put", "put_",
+    "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm",
+    "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "scatter_reduce",
+    "scatter_reduce_", "segment_reduce", "_segment_reduce_backward", "smooth_l1_loss", "trace", "unfold_backward",
+    "_upsample_bicubic2d_aa_backward", "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward",
+    "upsample_bilinear2d_backward", "upsample_linear1d_backward", "upsample_nearest1d_backward",
+    "upsample_nearest2d_backward", "upsample_nearest3d_backward", "upsample_trilinear3d_backward",
+    "_weight_norm_interface", "_weight_norm_interface_backward",
 )  # fmt: skip
-"""Operators that add numbers, for which there is no pinned order: a mode warns of them.
+"""Operators that add numbers, some with atomic additions, for which there is no pinned order: a mode warns of them.
 
 Releases of PyTorch that lack some of them are supported.
 """
@@ -55,7 +64,7 @@ OVER_ROWS = {
 }  # fmt: skip
 """Operators whose result is a sum over the rows of a batch, so that it depends on the batch by nature."""
 
-EXACT = ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max", "min")
+EXACT = ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "histc", "max", "min")
 """Operators that reduce and round nothing."""
 
 
@@ -70,7 +79,7 @@ class AddsNothing(Exception):
 _Function = Callable[..., Any]
 
 
-def _result(value: Any, out: Any) -> Any:
+def result_into(value: Any, out: Any) -> Any:
     """Return a value, copied into an output where there is one."""
     if out is None:
         return value
@@ -79,7 +88,7 @@ def _result(value: Any, out: Any) -> Any:
     return out.copy_(value)
 
 
-def _check_floats(*tensors: Any) -> None:
+def check_floats(*tensors: Any) -> None:
     """Raise NotServed unless all tensors are dense ones of fp32, fp16 or bf16."""
     import torch
 
@@ -92,18 +101,18 @@ def _check_floats(*tensors: Any) -> None:
             raise NotServed("a tensor is nested or sparse; dense ones are served")
 
 
-def _axes(x: torch.Tensor, dim: Any) -> list[int]:
-    """Return the reduced axes: all for None and for an empty list."""
+def reduced_axes(x: torch.Tensor, dim: Any) -> list[int]:
+    """Return the axes that an argument names, ascending: all for None and for an empty list."""
     given = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
     return sorted({each % max(x.dim(), 1) for each in given}) if given else list(range(x.dim()))
 
 
-def _reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -> torch.Tensor:
-    """Return the sum or the mean over some axes."""
+def reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -> torch.Tensor:
+    """Return the sum or the mean over some axes, of a dtype, None for that of x.  Raises NotServed."""
     if dtype is not None and dtype.is_floating_point and not (x.is_floating_point() or x.is_complex()):
         x = x.to(dtype)
-    _check_floats(x)
-    axes = _axes(x, dim)
+    check_floats(x)
+    axes = reduced_axes(x, dim)
     wanted = x.dtype if dtype is None else dtype
     if not wanted.is_floating_point or wanted.itemsize > 4:
         raise NotServed(f"a result of {wanted}; fp32, fp16 and bf16 are served")
@@ -133,36 +142,51 @@ def _columns(x: torch.Tensor, axes: list[int]) -> torch.Tensor | None:
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
     """Sums; of integers and booleans they are exact, and PyTorch's."""
-    return _result(_reduced(x, dim, keepdim, dtype if out is None else dtype or out.dtype, mean=False), out)
+    return result_into(reduced(x, dim, keepdim, dtype if out is None else dtype or out.dtype, mean=False), out)
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
-    return _result(_reduced(x, dim, keepdim, dtype if out is None else dtype or out.dtype, mean=True), out)
+    return result_into(reduced(x, dim, keepdim, dtype if out is None else dtype or out.dtype, mean=True), out)
+
+
+def _cumsum(x: Any, dim: int, *, dtype: Any = None, out: Any = None) -> Any:
+    """Prefix sums: each number is added to the sum of those before it, in fp32; each sum is rounded to its type."""
+    wanted = dtype or (x.dtype if out is None else out.dtype)
+    if not wanted.is_floating_point or wanted.itemsize > 4:
+        raise NotServed(f"a result of {wanted}; fp32, fp16 and bf16 are served")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(wanted)
+    check_floats(x)
+    return result_into(prefix_sums(x if x.dim() else x.reshape(1), dim, wanted).reshape(x.shape), out)
+
+
+def _cumsum_in_place(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    return x.copy_(_cumsum(x, dim, dtype=dtype or x.dtype))
 
 
 def _of_softmax(log: bool) -> _Function:
     def softmax(x: Any, dim: int, half_to_float: bool = False, *, out: Any = None) -> Any:
-        _check_floats(x)
+        check_floats(x)
         import torch
 
         dtype = torch.float32 if half_to_float else x.dtype
         if x.dim() == 0:
-            return _result(softmax_rows(x.reshape(1), dtype, log).reshape(()), out)
-        return _result(softmax_rows(x.movedim(dim, -1), dtype, log).movedim(-1, dim), out)
+            return result_into(softmax_rows(x.reshape(1), dtype, log).reshape(()), out)
+        return result_into(softmax_rows(x.movedim(dim, -1), dtype, log).movedim(-1, dim), out)
 
     return softmax
 
 
 def _of_softmax_gradient(log: bool) -> _Function:
     def gradient(upstream: Any, y: Any, dim: int, input_dtype: Any, *, grad_input: Any = None, out: Any = None) -> Any:
-        _check_floats(upstream, y)
+        check_floats(upstream, y)
         target = grad_input if grad_input is not None else out
         if y.dim() == 0:
             found = softmax_gradient_rows(upstream.reshape(1), y.reshape(1), input_dtype, log).reshape(())
         else:
             found = softmax_gradient_rows(upstream.movedim(dim, -1), y.movedim(dim, -1), input_dtype, log)
             found = found.movedim(-1, dim)
-        return _result(found, target)
+        return result_into(found, target)
 
     return gradient
 
@@ -178,16 +202,24 @@ def _statistics(values: torch.Tensor, x: torch.Tensor, shape: Sequence[int]) -> 
 
 
 def _layer_norm(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
-    _check_floats(x, weight, bias)
+    check_floats(x, weight, bias)
     found, mean, scale = normalised_rows(x.reshape(-1, _row_length(shape)), weight, bias, epsilon, centered=True)
     return found.reshape(x.shape), _statistics(mean, x, shape), _statistics(scale, x, shape)
 
 
-def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:
+def default_epsilon() -> float:
+    """Return the number that PyTorch's RMSNorm of fp32, fp16 and bf16 adds to a mean of squares where none is given.
+
+    It computes in fp32: see `_fused_rms_norm` in `torch/_decomp/decompositions.py`.
+    """
     import torch
 
-    _check_floats(x, weight)
-    used = torch.finfo(x.dtype).eps if epsilon is None else epsilon
+    return torch.finfo(torch.float32).eps
+
+
+def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:
+    check_floats(x, weight)
+    used = default_epsilon() if epsilon is None else epsilon
     found, _, scale = normalised_rows(x.reshape(-1, _row_length(shape)), weight, None, used, centered=False)
     return found.reshape(x.shape), _statistics(scale, x, shape)
 
@@ -199,7 +231,7 @@ def _gradients(
 
     `mean` is None for one that is not centered.
     """
-    _check_floats(upstream, x, weight, bias)
+    check_floats(upstream, x, weight, bias)
     length = _row_length(shape)
     g, rows = upstream.reshape(-1, length), x.reshape(-1, length)
     of_input = of_weight = of_bias = None
@@ -208,9 +240,9 @@ def _gradients(
     if mask[1] and weight is not None:
         y = rows.float() if mean is None else rows.float() - mean.reshape(-1, 1).float()
         y = y * scale.reshape(-1, 1).float()
-        of_weight = _reduced(g.float() * y, 0, False, weight.dtype, mean=False).reshape(weight.shape)
+        of_weight = reduced(g.float() * y, 0, False, weight.dtype, mean=False).reshape(weight.shape)
     if len(mask) > 2 and mask[2] and bias is not None:
-        of_bias = _reduced(g, 0, False, bias.dtype, mean=False).reshape(bias.shape)
+        of_bias = reduced(g, 0, False, bias.dtype, mean=False).reshape(bias.shape)
     return of_input, of_weight, of_bias
 
 
@@ -226,7 +258,7 @@ def _rms_norm_gradient(upstream: Any, x: Any, shape: Any, scale: Any, weight: An
 
 def _index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
     """Add entries into a tensor, and return it."""
-    _check_floats(target, source)
+    check_floats(target, source)
     if target.dim() == 0 or index.dim() > 1:
         raise NotServed("a tensor without axes, or an index with several; an axis and a vector of indices are served")
     dim %= target.dim()
@@ -239,8 +271,8 @@ def _index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any) 
 
 
 def _index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1, out: Any = None) -> Any:
-    _check_floats(x, source)
-    return _result(_index_add_into(x.clone(), dim, index, source, alpha), out)
+    check_floats(x, source)
+    return result_into(_index_add_into(x.clone(), dim, index, source, alpha), out)
 
 
 def _index_add_in_place(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
@@ -251,7 +283,7 @@ def _scatter_add_in_place(x: Any, dim: int, index: Any, source: Any) -> Any:
     """Add each number of a source to the one that its index names along an axis, in ascending order of its place."""
     import torch
 
-    _check_floats(x, source)
+    check_floats(x, source)
     if x.dim() == 0 or index.dim() != x.dim():
         raise NotServed("a tensor without axes, or an index of other axes; equal numbers of axes are served")
     dim %= x.dim()
@@ -270,7 +302,7 @@ def _scatter_add_in_place(x: Any, dim: int, index: Any, source: Any) -> Any:
 
 
 def _scatter_add(x: Any, dim: int, index: Any, source: Any, *, out: Any = None) -> Any:
-    return _result(_scatter_add_in_place(x.clone(), dim, index, source), out)
+    return result_into(_scatter_add_in_place(x.clone(), dim, index, source), out)
 
 
 def _index_put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
@@ -279,7 +311,7 @@ def _index_put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = Fa
 
     if not accumulate:
         raise AddsNothing
-    _check_floats(x, values)
+    check_floats(x, values)
     given = list(indices)
     while given and given[-1] is None:
         given.pop()
@@ -308,7 +340,7 @@ def _topk(
         raise NotServed("a tensor without axes; an axis is served")
     found = torch.sort(x, dim=dim, descending=largest, stable=True)
     best, places = (each.narrow(dim, 0, k).contiguous() for each in found)
-    return _result(best, values), _result(places, indices)
+    return result_into(best, values), result_into(places, indices)
 
 
 ROW_OPERATORS: dict[str, _Function] = {
@@ -317,7 +349,7 @@ ROW_OPERATORS: dict[str, _Function] = {
     "native_layer_norm": _layer_norm, "native_layer_norm_backward": _layer_norm_gradient,
     "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_gradient, "index_add": _index_add,
     "index_add_": _index_add_in_place, "scatter_add": _scatter_add, "scatter_add_": _scatter_add_in_place,
-    "_index_put_impl_": _index_put_in_place, "topk": _topk,
+    "_index_put_impl_": _index_put_in_place, "topk": _topk, "cumsum": _cumsum, "cumsum_": _cumsum_in_place,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 
@@ -343,9 +375,7 @@ def launch_of_normalisation(
     bias = rest[0] if NORMALISATIONS[name] == 2 else None
     epsilon = rest[-1]
     if epsilon is None:
-        import torch
-
-        epsilon = torch.finfo(x.dtype).eps
+        epsilon = default_epsilon()
     return launch_of_normalised_rows(x, weight, bias, results, _row_length(shape), epsilon)
 
 
@@ -361,7 +391,7 @@ def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[
     if name in ("sum", "mean"):
         if not x.is_floating_point() or not x.dim():
             return None
-        axes = _axes(x, arguments[1] if len(arguments) > 1 else None)
+        axes = reduced_axes(x, arguments[1] if len(arguments) > 1 else None)
         if axes == [x.dim() - 1]:
             return launch_of_sum(x, out, name == "mean")
         columns = _columns(x, axes)

@@ -59,9 +59,16 @@ def is_enabled() -> bool:
     return _mode is not None
 
 
+def renew() -> None:
+    """Enable the mode again where the process has it, so that its kernels are registered behind those of others."""
+    if is_enabled():
+        disable()
+        enable()
+
+
 @contextmanager
-def held(enabled: bool = True) -> Iterator[None]:
-    """Enable the mode, or disable it, for a block."""
+def held(enabled: bool = True, *_: Any, **__: Any) -> Iterator[None]:
+    """Enable the mode, or disable it, for a block; other arguments are those of `enable`."""
     before = is_enabled()
     (enable if enabled else disable)()
     try:
@@ -91,18 +98,70 @@ def matmul(a: Any, b: Any, bias: Any = None) -> Any:
     return torch.matmul(a, b) if bias is None else torch.addmm(bias, a, b)
 
 
-def rms_norm(x: Any, weight: Any, eps: float = 1e-6) -> Any:
-    """Return normalised rows by PyTorch's operators."""
+def addmm(bias: Any, a: Any, b: Any) -> Any:
+    """Return a product with a bias by PyTorch's operator."""
+    import torch
+
+    return torch.addmm(bias, a, b)
+
+
+def rms_norm(x: Any, weight: Any, eps: float = 1e-6, residual: Any = None) -> Any:
+    """Return normalised rows by PyTorch's operators, `weight` may be None.
+
+    With a residual, x is added to it, x becomes the normalised sums, and both are returned.
+    """
     from torch.nn import functional
 
-    return functional.rms_norm(x, weight.shape, weight, eps)
+    if residual is None:
+        return functional.rms_norm(x, x.shape[-1:], weight, eps)
+    residual.add_(x)
+    x.copy_(functional.rms_norm(residual, x.shape[-1:], weight, eps))
+    return x, residual
+
+
+def softmax(x: Any, dim: int, dtype: Any = None) -> Any:
+    """Return the softmax along an axis by PyTorch's operator."""
+    import torch
+
+    return torch.softmax(x, dim, dtype=dtype)
+
+
+def log_softmax(x: Any, dim: int = -1) -> Any:
+    """Return the logarithm of the softmax along an axis by PyTorch's operator."""
+    import torch
+
+    return torch.log_softmax(x, dim)
+
+
+def mean(x: Any, dim: int, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Return the means along an axis by PyTorch's operator; those of integers are in fp32."""
+    import torch
+
+    kind = torch.float32 if dtype is None and not x.is_floating_point() else dtype
+    return torch.mean(x, dim, keepdim=keepdim, dtype=kind)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "linear_batch_invariant": linear, "matmul_batch_invariant": matmul, "mm_batch_invariant": matmul,
-    "bmm_batch_invariant": matmul, "matmul_persistent": matmul, "rms_norm_batch_invariant": rms_norm,
+    "bmm_batch_invariant": matmul, "matmul_persistent": matmul, "addmm_batch_invariant": addmm,
+    "rms_norm_batch_invariant": rms_norm, "rms_norm": rms_norm, "softmax_batch_invariant": softmax,
+    "log_softmax": log_softmax, "mean_dim": mean,
 }  # fmt: skip
 """Functions that engines call in place of PyTorch's operators where their mode is enabled, and their replacements."""
+
+
+def first_module(engine: str, modules: Sequence[str]) -> str:
+    """Return the first of some modules, which releases of an engine name differently, that can be imported.
+
+    Raises EngineHookError where there is none.
+    """
+    for name in modules:
+        try:
+            import_module(name)
+        except ImportError:
+            continue
+        return name
+    raise EngineHookError(f"{engine}: none of {', '.join(modules)} can be imported: install {engine}")
 
 
 def replace_functions(engine: str, modules: Sequence[str]) -> None:

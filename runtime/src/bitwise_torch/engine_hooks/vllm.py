@@ -11,9 +11,16 @@ import os
 import warnings
 
 from bitwise_torch.batch_invariance.mode import BatchVarianceWarning
-from bitwise_torch.engine_hooks.process_mode import VARIABLE, EngineHookError, is_asked_for, replace_functions
+from bitwise_torch.engine_hooks.process_mode import (
+    VARIABLE,
+    EngineHookError,
+    first_module,
+    is_asked_for,
+    replace_functions,
+)
 
-MODULES = ("vllm.model_executor.layers.batch_invariant",)
+MODULES = ("vllm.model_executor.determinism.batch_invariant", "vllm.model_executor.layers.batch_invariant")
+"""The module of vLLM's mode, in newer releases and in earlier ones."""
 
 OWN_VARIABLE = "VLLM_BATCH_INVARIANT"
 """The variable by which vLLM enables its mode."""
@@ -26,7 +33,7 @@ def register() -> None:
     """
     if not is_asked_for():
         return
-    replace_functions("vLLM", MODULES)
+    replace_functions("vLLM", [first_module("vLLM", MODULES)])
     if os.environ.get(OWN_VARIABLE, "0").strip() in ("", "0"):
         sentence = (
             f"{VARIABLE} asks for the batch-invariant mode, which vLLM enables only with {OWN_VARIABLE}=1: set both"

@@ -269,3 +269,49 @@ def added_entries(index, order, source, out, entries, targets, length, alpha, LA
             following = tl.load(index + at, mask=at < entries, other=-1)
             same = following == target
         tl.store(place, total.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["series"])
+def prefix_sums(x, out, series, length, columns, SERIES: tl.constexpr):
+    """out[o, i, c] = x[o, 0, c] + ... + x[o, i, c] for each of so many series of `length` numbers.
+
+    There are `columns` values of c.  A sum begins at +0, and numbers are added in ascending order; a thread loads 8 of
+    them at once.
+    """
+    number = tl.program_id(0) * SERIES + tl.arange(0, SERIES)
+    left = tl.where(number < series, length, 0)
+    place = (number // columns).to(tl.int64) * length * columns + number % columns
+    total = tl.zeros((SERIES,), tl.float32)
+    for _ in range(0, length, 8):
+        a = _of_series(x + place, 0, columns, left)
+        b = _of_series(x + place, 1, columns, left)
+        c = _of_series(x + place, 2, columns, left)
+        d = _of_series(x + place, 3, columns, left)
+        e = _of_series(x + place, 4, columns, left)
+        f = _of_series(x + place, 5, columns, left)
+        g = _of_series(x + place, 6, columns, left)
+        h = _of_series(x + place, 7, columns, left)
+        total = _with_number(out + place, total, a, 0, columns, left)
+        total = _with_number(out + place, total, b, 1, columns, left)
+        total = _with_number(out + place, total, c, 2, columns, left)
+        total = _with_number(out + place, total, d, 3, columns, left)
+        total = _with_number(out + place, total, e, 4, columns, left)
+        total = _with_number(out + place, total, f, 5, columns, left)
+        total = _with_number(out + place, total, g, 6, columns, left)
+        total = _with_number(out + place, total, h, 7, columns, left)
+        place += 8 * columns
+        left -= 8
+
+
+@triton.jit
+def _of_series(place, step, columns, left):
+    """Return the numbers of series at a step, 0 behind their ends."""
+    return tl.load(place + step * columns, mask=step < left, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _with_number(place, total, number, step, columns, left):
+    """Return the sums of series with their numbers at a step, and store them."""
+    total += number
+    tl.store(place + step * columns, total.to(place.dtype.element_ty), mask=step < left)
+    return total

@@ -1,0 +1,116 @@
+"""PyTorch's norms, variances and normalisations of groups, composed of sums of rows and of element-wise operators.
+
+Each is computed in fp32 and rounded once: a norm is the root of a sum of squares, a variance the sum of the squared
+differences from the mean, divided by a count.  The order of a sum is that of `row_functions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bitwise_torch.batch_invariance.row_functions import normalisation_gradient_rows, normalised_rows
+from bitwise_torch.batch_invariance.row_operators import NotServed, check_floats, reduced, reduced_axes, result_into
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _vector_norm(
+    x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
+) -> Any:
+    import torch
+
+    check_floats(x)
+    wanted = dtype or (x.dtype if out is None else out.dtype)
+    if float(order) not in (1.0, 2.0, math.inf):
+        raise NotServed(f"a norm of order {order}; those of 1, 2 and infinity are served")
+    size = x.to(wanted).abs().float()
+    if float(order) == math.inf:
+        return result_into(size.amax(reduced_axes(x, dim), keepdim).to(wanted), out)
+    summed = size if float(order) == 1.0 else size * size
+    found = reduced(summed, dim, keepdim, torch.float32, mean=False)
+    return result_into((found if float(order) == 1.0 else found.sqrt()).to(wanted), out)
+
+
+def _norms(tensors: Sequence[Any], order: Any = 2, dtype: Any = None) -> list[Any]:
+    return [_vector_norm(each, order, dtype=dtype) for each in tensors]
+
+
+def _variance(x: torch.Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the variance and the mean over some axes, in fp32."""
+    import torch
+
+    check_floats(x)
+    mean = reduced(x, dim, True, torch.float32, mean=True)
+    apart = x.float() - mean
+    count = math.prod(int(x.shape[each]) for each in reduced_axes(x, dim))
+    # A number in place of this tensor would be multiplied by its reciprocal on a GPU.
+    divisor = torch.full((), max(0.0, count - (1.0 if correction is None else float(correction))), device=x.device)
+    found = reduced(apart * apart, dim, keepdim, torch.float32, mean=False) / divisor
+    return found, mean.reshape(found.shape)
+
+
+def _var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False, out: Any = None) -> Any:
+    return result_into(_variance(x, dim, correction, keepdim)[0].to(x.dtype), out)
+
+
+def _std(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False, out: Any = None) -> Any:
+    return result_into(_variance(x, dim, correction, keepdim)[0].sqrt().to(x.dtype), out)
+
+
+def _var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return tuple(each.to(x.dtype) for each in _variance(x, dim, correction, keepdim))
+
+
+def _std_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    variance, mean = _variance(x, dim, correction, keepdim)
+    return variance.sqrt().to(x.dtype), mean.to(x.dtype)
+
+
+def _group_norm(
+    x: Any, weight: Any, bias: Any, sequences: int, channels: int, places: int, groups: int, epsilon: float
+) -> Any:
+    """Return the normalised groups, with a mean and a scale for each group of a sequence, of the type of x."""
+    check_floats(x, weight, bias)
+    if not x.numel():
+        raise NotServed("groups without numbers; groups of at least one number are served")
+    rows = x.reshape(sequences * groups, -1).float()
+    found, mean, scale = normalised_rows(rows, None, None, float(epsilon), centered=True)
+    found = found.reshape(sequences, channels, places)
+    if weight is not None:
+        found = found * weight.float().reshape(1, -1, 1)
+    if bias is not None:
+        found = found + bias.float().reshape(1, -1, 1)
+    statistics = (each.reshape(sequences, groups).to(x.dtype) for each in (mean, scale))
+    return found.to(x.dtype).reshape(x.shape), *statistics
+
+
+def _group_norm_gradient(
+    upstream: Any, x: Any, mean: Any, scale: Any, weight: Any, sequences: int, channels: int, places: int, groups: int,
+    mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    """Return the gradients of the input, the weight and the bias; those of the latter sum over sequences."""
+    check_floats(upstream, x, weight)
+    slope = upstream.reshape(sequences, channels, places).float()
+    rows = x.reshape(sequences * groups, -1).float()
+    average, factor = (each.float().reshape(-1, 1) for each in (mean, scale))
+    of_input = of_weight = of_bias = None
+    if mask[0]:
+        scaled = slope if weight is None else slope * weight.float().reshape(1, -1, 1)
+        of_rows = normalisation_gradient_rows(scaled.reshape(rows.shape), rows, None, average, factor)
+        of_input = of_rows.to(x.dtype).reshape(x.shape)
+    if mask[1]:
+        y = ((rows - average) * factor).reshape(slope.shape)
+        of_weight = reduced(slope * y, [0, 2], False, x.dtype, mean=False)
+    if mask[2]:
+        of_bias = reduced(slope, [0, 2], False, x.dtype, mean=False)
+    return of_input, of_weight, of_bias
+
+
+SPREADS: dict[str, Callable[..., Any]] = {
+    "linalg_vector_norm": _vector_norm, "_foreach_norm": _norms, "var": _var, "std": _std, "var_mean": _var_mean,
+    "std_mean": _std_mean, "native_group_norm": _group_norm, "native_group_norm_backward": _group_norm_gradient,
+}  # fmt: skip
+"""By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
