@@ -29,6 +29,7 @@ from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.public_kernels.witnesses import with_witnesses
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
     parser.add_argument("--target", default=TARGET, help=f"the target of kernels that name none (default {TARGET})")
     parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
+    parser.add_argument("--witnesses", action="store_true", help="execute Unknown kernels in several orders of threads")
     parser.add_argument("--kept", type=Path, nargs="*", default=[], help="records whose launches are not read again")
     parser.add_argument("--all-in", choices=PARTS, help="the part of all launches that are read (default: by hash)")
     parser.add_argument("--seen", type=Path, nargs="*", default=[], help="records whose kernels are left out")
@@ -88,6 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             others = _read_all(folder, again, assumed, chosen.workers, math.inf, _kept_nowhere, chosen.target)
             entries = with_assumption(entries, others, chosen.also)
         is_new = bool(entries)
+        if chosen.witnesses:
+            keep(entries)
+            with ProcessPoolExecutor(chosen.workers) as executor:
+                limit = chosen.kernel_seconds
+                found = with_witnesses(folder, [*kept, *entries], EXTENSIONS, chosen.target, limit, executor)
+            kept, entries = found[: len(kept)], found[len(kept) :]
         if chosen.all_in is not None:
             entries = [{**entry, "part": chosen.all_in} for entry in entries]
         entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
