@@ -31,6 +31,7 @@ from bitwise_bench.public_kernels.read import (
     read_launch,
     with_searched,
     with_times,
+    without_repeated,
     without_seen,
 )
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
@@ -490,6 +491,17 @@ def test_the_times_of_a_reading_are_those_of_each_kernel_and_give_ratios(recordi
     assert (first["kernels"][0]["CPU seconds"][1], others) == (2.0, [])
     assert agreement([first])["CPU seconds"]["above 60 s"] == 0
     assert times.summary({name: found["kernels"]})["with both"] == 1
+
+
+def test_a_text_that_several_launches_have_is_counted_once_and_as_open_first() -> None:
+    held_out = {**entry({"digest": "a"}, {"digest": "b"}, launch="liger/norms/00_x"), "part": "held out"}
+    opened = {**entry({"digest": "b"}, {"digest": "b"}, launch="liger/norms/01_y"), "part": "open"}
+    again = {**entry({"digest": "b"}, launch="liger/norms/02_z"), "part": "open"}
+    found = without_repeated([held_out, again, opened])
+    assert [(each["launch"], [kernel["digest"] for kernel in each["kernels"]]) for each in found] == [
+        ("liger/norms/00_x", ["a"]),
+        ("liger/norms/01_y", ["b", "b"]),
+    ]
 
 
 def test_kernels_that_other_records_have_are_left_out() -> None:
