@@ -7,6 +7,7 @@ import random
 import shutil
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,12 +31,14 @@ from bitwise_bench.public_kernels.read import (
     read_launch,
     with_searched,
     with_times,
+    without_repeated,
     without_seen,
 )
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
 from bitwise_bench.public_kernels.residue import FILLINGS
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
+from bitwise_bench.public_kernels.witnesses import with_witnesses, witness_of
 from bitwise_bench.readings.assumed import ASSUMED
 from bitwise_bench.result_tables import public_kernels, public_kernels_by_part
 from bitwise_core.checker import analysis
@@ -187,6 +190,55 @@ def test_kernels_whose_bytes_moved_are_named_or_missed_and_in_no_other_figure() 
 def test_the_share_of_unknown_counts_determined_kernels() -> None:
     found = agreement([entry({"class": 0, "unknown": "why"}, {"class": 1}, {"class": 2, "error": "launch failed"})])
     assert (found["determined"], found["unknown"], found["unknown share"], found["not run"]) == (2, 1, 0.5, 1)
+
+
+def test_kernels_with_a_witness_are_counted_apart_from_determined_ones() -> None:
+    witness = {"unknown": "w", "witness": "S0[3] differs"}
+    kernels = [{"class": 0, **witness, "undetermined": True}, {"class": 1, **witness}, {"class": 2, "unknown": "w"}]
+    found = agreement([entry(*kernels, {"class": 3})])
+    assert (found["kernels"], found["determined"], found["unknown"]) == (4, 2, 1)
+    assert (found["witnessed"], found["named, witnessed"], found["moved"]) == (2, 1, 0)
+    assert [each["kernels"] for each in reasons_of([entry(*kernels)])] == [2]
+
+
+def atomic_sum(number: str, entry_name: str, count: int) -> str:
+    return f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry {entry_name}(.param .u64 S0, .param .u64 S1)
+.maxntid 32, 1, 1
+{{
+    .reg .b64 %d<6>; .reg .b32 %r<3>; .reg .f32 %f<3>; .reg .pred %p<2>;
+    ld.param.u64 %d0, [S0];
+    ld.param.u64 %d1, [S1];
+    mov.u32 %r0, %tid.x;
+    setp.ge.u32 %p0, %r0, {count};
+    @%p0 ret;
+    mul.wide.u32 %d2, %r0, 4;
+    add.u64 %d3, %d0, %d2;
+    ld.global.{number} %f0, [%d3];
+    red.global.add.{number} [%d1], %f0;
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(("count", "differs"), [(1, False), (32, True)])
+def test_a_sum_of_several_threads_has_a_witness_and_that_of_one_has_none(
+    tmp_path: Path, count: int, differs: bool
+) -> None:
+    (tmp_path / "00.ptx").write_text(atomic_sum("f32", "k", count))
+    launch = {"file": "00.ptx", "entry": "k", "grid": [1, 1, 1], "block": [32, 1, 1]}
+    arguments = [{"buffer": name, "dtype": "fp32"} for name in ("S0", "S1")]
+    (tmp_path / "manifest.json").write_text(json.dumps({"kernels": [{**launch, "args": arguments}]}))
+    found = witness_of(str(tmp_path), "00.ptx", (".ptx",), "sm_90", 20.0)
+    assert (found is not None) is differs
+    kernel = {"class": 0, "unknown": "w", "undetermined": True}
+    launch_entry = entry(kernel, {**kernel, "moved": ["wide"]}, launch=tmp_path.name)
+    with ThreadPoolExecutor(1) as executor:
+        (read,) = with_witnesses(tmp_path.parent, [launch_entry], (".ptx",), "sm_90", 20.0, executor)
+    assert [each.get("witness") for each in read["kernels"]] == [found, None]
 
 
 def test_without_bytes_there_is_no_ratio_and_what_the_reading_calls_not_determined_is_left_out() -> None:
@@ -440,6 +492,17 @@ def test_the_times_of_a_reading_are_those_of_each_kernel_and_give_ratios(recordi
     assert (first["kernels"][0]["CPU seconds"][1], others) == (2.0, [])
     assert agreement([first])["CPU seconds"]["above 60 s"] == 0
     assert times.summary({name: found["kernels"]})["with both"] == 1
+
+
+def test_a_text_that_several_launches_have_is_counted_once_and_as_open_first() -> None:
+    held_out = {**entry({"digest": "a"}, {"digest": "b"}, launch="liger/norms/00_x"), "part": "held out"}
+    opened = {**entry({"digest": "b"}, {"digest": "b"}, launch="liger/norms/01_y"), "part": "open"}
+    again = {**entry({"digest": "b"}, launch="liger/norms/02_z"), "part": "open"}
+    found = without_repeated([held_out, again, opened])
+    assert [(each["launch"], [kernel["digest"] for kernel in each["kernels"]]) for each in found] == [
+        ("liger/norms/00_x", ["a"]),
+        ("liger/norms/01_y", ["b", "b"]),
+    ]
 
 
 def test_kernels_that_other_records_have_are_left_out() -> None:

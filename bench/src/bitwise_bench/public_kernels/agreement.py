@@ -26,13 +26,15 @@ def part_of(launch: str) -> str:
 def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return the figures of some launches.
 
-    A kernel is determined if it ran and all repetitions returned the same bytes; without recorded bytes, if the reading
-    does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
-    result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
-    `ratio` is None where nothing ran. `functions` are the byte classes, divided where a search found an input on
-    which two kernels differ (`read.with_searched`); None where nothing was searched. `compile seconds` are None
-    where none were recorded; `CPU seconds` are those of reading, and `reading over compiling` are ratios of CPU
-    seconds, of the kernels that have them (`read.with_times`).
+    A kernel is determined if it ran, all repetitions returned the same bytes, and no two executions that its text
+    allows are known to leave different ones; without recorded bytes, if the reading does not say otherwise.
+    `witnessed` counts the kernels whose bytes did not move and that have such a witness (`witnesses.with_witnesses`);
+    those of them for which the reading gives a place are `named, witnessed`.  `unknown` counts determined kernels
+    without a class, `undetermined` those of them whose result the reading calls not determined.  `classes` and
+    `byte classes` are of the other determined kernels, and `ratio` is None where nothing ran.  `functions` are the
+    byte classes, divided where a search found an input on which two kernels differ (`read.with_searched`); None where
+    nothing was searched.  `compile seconds` are None where none were recorded; `CPU seconds` are those of reading, and
+    `reading over compiling` are ratios of CPU seconds, of the kernels that have them (`read.with_times`).
     `unknown, assuming` counts the kernels that are Unknown also under an assumption under which they were read
     again. `mixed` has a pair of kernels of each class with different bytes, recorded or searched. Of the kernels
     whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a class.
@@ -43,6 +45,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     assuming = dict.fromkeys(assumptions, 0)
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
+    counts |= {"witnessed": 0, "named, witnessed": 0}
     functions = 0
     mixed: list[list[str]] = []
     missed: list[str] = []
@@ -71,6 +74,10 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
                     missed.append(path)
                 continue
             if kernel["hashes"] is None and kernel["undetermined"]:
+                continue
+            if kernel.get("witness"):
+                counts["witnessed"] += 1
+                counts["named, witnessed"] += bool(kernel["undetermined"] or kernel["places"])
                 continue
             counts["determined"] += 1
             if kernel["unknown"] is not None:
@@ -120,7 +127,7 @@ def _points(numbers: Sequence[float]) -> dict[str, float]:
 def reasons_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return the reasons for Unknown without their names and numbers, most frequent first, with examples.
 
-    A kernel whose bytes moved, and was called not determined, is not counted.
+    A kernel whose bytes moved, or that has a witness, and was called not determined, is not counted.
     """
     found: dict[str, dict[str, Any]] = {}
     for path, entry, kernel in _unknown(entries):
@@ -139,7 +146,8 @@ def reasons_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 def _unknown(entries: Sequence[Entry]) -> Iterator[tuple[str, Entry, Entry]]:
     for entry in entries:
         for kernel in entry["kernels"]:
-            if kernel["unknown"] is not None and not (kernel["moved"] and kernel["undetermined"]):
+            apart = (kernel["moved"] or kernel.get("witness")) and kernel["undetermined"]
+            if kernel["unknown"] is not None and not apart:
                 yield f"{entry['launch']}/{kernel['file']}", entry, kernel
 
 

@@ -29,6 +29,7 @@ from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.public_kernels.witnesses import with_witnesses
 from bitwise_bench.readings.assumed import ASSUMED
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
@@ -52,9 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
     parser.add_argument("--target", default=TARGET, help=f"the target of kernels that name none (default {TARGET})")
     parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
+    parser.add_argument("--witnesses", action="store_true", help="execute Unknown kernels in several orders of threads")
     parser.add_argument("--kept", type=Path, nargs="*", default=[], help="records whose launches are not read again")
     parser.add_argument("--all-in", choices=PARTS, help="the part of all launches that are read (default: by hash)")
     parser.add_argument("--seen", type=Path, nargs="*", default=[], help="records whose kernels are left out")
+    parser.add_argument("--once", action="store_true", help="leave out texts that another launch has")
     parser.add_argument("--times", type=Path, nargs="*", default=[], help="what `times` wrote")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
@@ -89,9 +92,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             others = _read_all(folder, again, assumed, chosen.workers, math.inf, _kept_nowhere, chosen.target)
             entries = with_assumption(entries, others, chosen.also)
         is_new = bool(entries)
+        if chosen.witnesses:
+            keep(entries)
+            with ProcessPoolExecutor(chosen.workers) as executor:
+                limit = chosen.kernel_seconds
+                found = with_witnesses(folder, [*kept, *entries], EXTENSIONS, chosen.target, limit, executor)
+            kept, entries = found[: len(kept)], found[len(kept) :]
         if chosen.all_in is not None:
             entries = [{**entry, "part": chosen.all_in} for entry in entries]
         entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
+        if chosen.once:
+            entries = without_repeated(entries)
         if chosen.seen:
             seen = digests_of([json.loads(read_text(path)) for path in chosen.seen])
             entries = without_seen(entries, seen)
@@ -254,6 +265,23 @@ def without_seen(entries: Iterable[Mapping[str, Any]], seen: frozenset[str]) -> 
         {**entry, "kernels": [each for each in entry["kernels"] if each["digest"] not in seen]} for entry in entries
     ]
     return [entry for entry in left if entry["kernels"]]
+
+
+def without_repeated(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return launches in which each text is a kernel of one launch only: of an open one before a held-out one.
+
+    Two kernels of one launch with the same text differ in the grid, and are two kernels.
+    """
+    ordered = sorted(entries, key=lambda entry: (PARTS.index(entry["part"]), str(entry["launch"])))
+    first: dict[str, str] = {}
+    for entry in ordered:
+        for kernel in entry["kernels"]:
+            first.setdefault(kernel["digest"], entry["launch"])
+    left = [
+        {**entry, "kernels": [each for each in entry["kernels"] if first[each["digest"]] == entry["launch"]]}
+        for entry in ordered
+    ]
+    return sorted((entry for entry in left if entry["kernels"]), key=lambda entry: str(entry["launch"]))
 
 
 def with_times(entries: Iterable[Mapping[str, Any]], times: Mapping[str, Any]) -> list[dict[str, Any]]:

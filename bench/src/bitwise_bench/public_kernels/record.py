@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
+from bitwise_bench.public_kernels.agreement import PARTS, part_of
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 
 SUMMARY = "case.json"
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="write the launches to this folder")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--cases", nargs="*", default=[], help="these cases only, as source/case")
+    parser.add_argument("--part", choices=PARTS, help="the cases of this part only, by a hash of source/case")
     parser.add_argument("--seconds", type=float, default=420.0, help="start no case after this time (default 420)")
     parser.add_argument("--case-seconds", type=float, default=60.0, help="time for one case (default 60)")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
@@ -72,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update({"OMP_NUM_THREADS": "1", "TRITON_DISABLE_LINE_INFO": "1", "TOKENIZERS_PARALLELISM": "false"})
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     names = [name for name in planned(chosen.sources) if not chosen.cases or name in chosen.cases]
+    names = [name for name in names if chosen.part in (None, part_of(name))]
     if chosen.list:
         print("\n".join(names))
         return 0

@@ -20,7 +20,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, product
 from pathlib import Path
@@ -103,19 +103,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = [*searched, *others] if chosen.gpu else others
         job = run_launch if chosen.gpu else search_launch
         batches, seconds = [[name] for name in names], 30 * chosen.seconds + 120
-        answers = run_all(job, batches, settings, processes=chosen.processes, seconds=seconds, report=_report)
+        keep = _keeping(chosen.out) if chosen.gpu else _report
+        answers = run_all(job, batches, settings, processes=chosen.processes, seconds=seconds, report=keep)
     if not chosen.gpu:
         pairs = [pair for answer in answers.values() for pair in answer.get("pairs", ())]
         print(f"{sum(pair['input'] is not None for pair in pairs)} of {len(pairs)} pairs have an input")
         return 0
-    ran = {name: answer for name, answer in answers.items() if answer.get("kernels")}
-    failed = {name: answer["error"] for name, answer in answers.items() if "error" in answer}
-    before = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else None
+    ran = sum(bool(answer.get("kernels")) for answer in answers.values())
+    print(f"{ran} launches ran, {sum('error' in answer for answer in answers.values())} did not")
+    return 0 if ran else 1
+
+
+def _keeping(out: Path) -> Callable[[str, dict[str, Any]], None]:
+    """Return a function that reports a launch, and adds it to a file, so that a run that is cut keeps what ran."""
     from bitwise_bench.gpu.launching import environment
 
-    chosen.out.write_text(json.dumps(searched_record(environment(), ran, failed, before), indent=1) + "\n")
-    print(f"{len(ran)} launches ran, {len(failed)} did not")
-    return 0 if ran else 1
+    before = json.loads(out.read_text(encoding="utf-8")) if out.exists() else None
+    machine, answers = environment(), dict[str, dict[str, Any]]()
+
+    def keep(name: str, answer: dict[str, Any]) -> None:
+        _report(name, answer)
+        answers[name] = answer
+        ran = {each: found for each, found in answers.items() if found.get("kernels")}
+        failed = {each: found["error"] for each, found in answers.items() if "error" in found}
+        unfinished = out.with_name(f"{out.name}.part")
+        unfinished.write_text(json.dumps(searched_record(machine, ran, failed, before), indent=1) + "\n")
+        unfinished.replace(out)
+
+    return keep
 
 
 def _any_atomic_operation(place: Path) -> bool:
