@@ -117,6 +117,43 @@ def test_a_copy_of_rows_that_data_names_is_a_load_of_them(guard: str, size: str)
     assert found != hashes(f"{START} {ROWS} {other} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
 
 
+@pytest.mark.parametrize(
+    ("size", "guard", "equal"),
+    [
+        ("selp.b32 %r32, 16, 0, %p3;", "@%p3", True),
+        ("selp.b32 %r32, 16, 0, %p3; selp.b32 %r32, 16, %r32, %p1;", "or.pred %p4, %p3, %p1; @%p4", True),
+        ("selp.b32 %r32, 16, 0, %p3;", "@!%p3", False),
+        ("selp.b32 %r32, 16, 0, %p3; selp.b32 %r32, 16, %r32, %p1;", "@%p3", False),
+    ],
+)
+def test_a_copy_that_data_may_skip_leaves_the_row_or_zeros(size: str, guard: str, *, equal: bool) -> None:
+    copied = f"{size} cp.async.cg.shared.global [%r11], [%d6], 16, %r32; cp.async.wait_all;"
+    found = hashes(f"{START} {ROWS} {copied} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+    loaded = LOADED.format(guard).replace("[%d21]", "[%d6]")
+    assert (found == hashes(f"{START} {ROWS} {loaded} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)) is equal
+
+
+def test_a_copy_that_data_may_skip_has_read_its_row() -> None:
+    """A store behind the issue of the copy may come before the copy reads."""
+    copied = f"cp.async.cg.shared.global [%r11], [%d6], 16, %r32; {OWN} cp.async.wait_all;"
+    with pytest.raises(Unsupported, match=r"reads global memory|order in which threads run"):
+        hashes(f"{START} {ROWS} {copied} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_copy_whose_size_is_not_determined_leaves_what_is_not(used: bool) -> None:
+    """Each thread copies by what another thread may have stored; `used`: the copied bytes are stored."""
+    size = "mov.u32 %r33, 16; st.shared.b32 [%r15], %r0; ld.shared.b32 %r31, [%r15]; and.b32 %r32, %r31, %r33;"
+    copied = f"{size} cp.async.cg.shared.global [%r11], [%d6], 16, %r32; cp.async.wait_all; bar.sync 0;"
+    body = f"{START} {copied} {READ if used else 'st.global.b32 [%d7], %r12;'}"
+    if used:
+        with pytest.raises(Unsupported, match="order in which threads run"):
+            hashes(body, threads=THREADS, shared=ROOM)
+    else:
+        numbers = hashes(f"{START} st.global.b32 [%d7], %r12;", threads=THREADS, shared=ROOM)
+        assert hashes(body, threads=THREADS, shared=ROOM) == numbers
+
+
 def test_a_copy_of_a_number_of_bytes_that_data_gives_is_unknown() -> None:
     copied = "and.b32 %r32, %r30, 15; cp.async.cg.shared.global [%r11], [%d21], 16, %r32; cp.async.wait_all;"
     with pytest.raises(Unsupported, match="size depends on data"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from bitwise_core.checker.analysis import outputs_of_all_blocks
 from bitwise_core.checker.sources import Options
+from bitwise_core.execution.assumptions import ANY_LANE
 from bitwise_core.execution.concrete import PreparedLaunch, prepare_launch
 from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
@@ -43,6 +45,7 @@ STEPS = {
     "old": "add.u32 %r2, %r2, %r3;",
     "out": "st.global.u32 [%d0], %r2;",
     "reset": "st.global.u32 [%d5], 0;",
+    "swap": "atom.acq_rel.gpu.global.exch.b32 %r5, [%d5], 0;",
     "wait": "W{0}: atom.acq_rel.gpu.global.add.u32 %r4, [%d6], 0; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W{0};",
     "load": "W{0}: ld.acquire.gpu.global.u32 %r4, [%d6]; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W{0};",
     "below": "W{0}: ld.acquire.gpu.global.u32 %r4, [%d6]; setp.lt.u32 %p1, %r4, %r1; @%p1 bra W{0};",
@@ -70,13 +73,14 @@ STEPS = {
 
 TICKETS = ("part", "bar", "take", "bar", "last", "zero", "gather", "out")
 RESET = (*TICKETS, "reset")
+SWAPPED = (*TICKETS, "swap")
 WRAPPED = ("part", "bar", "inc", "bar", "last", "zero", "gather", "out")
 TURNS = ("wait", "bar", "add", "out", "bar", "pass")
 FLAGS = ("load", "bar", "add", "out", "bar", "set")
 COUNTS = ("below", "bar", "add", "out", "bar", "next")
 BARRIER = ("part", "bar", "arrive", "bar", "all", "bar", "zero", "gather", "own")
 BARRIERS = ("part", "bar", "arrive", "bar", "twice", "bar", "gather", "bar", "again", "bar", "done", "bar", "part")
-DETERMINED = (TICKETS, RESET, WRAPPED, TURNS, FLAGS, COUNTS, BARRIER, BARRIERS)
+DETERMINED = (TICKETS, RESET, SWAPPED, WRAPPED, TURNS, FLAGS, COUNTS, BARRIER, BARRIERS)
 
 
 def launched(steps: Sequence[str]) -> PreparedLaunch:
@@ -193,7 +197,7 @@ def after_step(steps: Sequence[str], state: State, block: int) -> Iterator[State
         value += ticket
     elif name == "out":
         memory[0] = value
-    elif name == "reset":
+    elif name in ("reset", "swap"):
         memory[counter] = 0
     elif name == "own":
         memory[1 + OWN + block] = value
@@ -353,6 +357,49 @@ def test_the_last_block_may_not_begin_with_its_own_contribution() -> None:
 
 def test_loads_of_the_read_only_cache_see_no_other_block() -> None:
     assert of_threads(last_block(ASCENDING, source="ld.global.nc.f32")) is None
+
+
+EXCHANGE = "@%p2 atom.acq_rel.gpu.global.exch.b32 %r6, [%d1], 0;"
+
+
+def test_the_last_block_may_exchange_the_content_of_its_counter() -> None:
+    plain, exchanged = (of_threads(last_block(ASCENDING + each)) for each in ("", EXCHANGE))
+    assert plain is not None
+    assert exchanged is not None
+    assert np.array_equal(plain[1].words, exchanged[1].words)
+    assert 2 in plain
+    assert 2 not in exchanged, "the counter is left with the number that the launch gives"
+
+
+@pytest.mark.parametrize(
+    "reset",
+    [
+        "setp.eq.u32 %p2, %r0, 0; @%p2 atom.acq_rel.gpu.global.exch.b32 %r6, [%d1], 0; @!%p1 bra REST; bra END; REST:",
+        "@%p2 red.relaxed.gpu.global.add.u32 [%d1], -4;",
+    ],
+    ids=["every block", "an addition"],
+)
+def test_other_atomic_operations_on_a_counter_prove_nothing(reset: str) -> None:
+    place = "@%p1 bra END;" if "REST" in reset else "END:"
+    after = "" if "REST" in reset else "\nEND:"
+    assert of_threads(last_block(ASCENDING).replace(place, reset + after)) is None
+
+
+def test_lanes_with_one_content_may_store_it_together_after_the_last_ticket() -> None:
+    """Lanes of a warp exchange a sum of parts in shared memory, each pair of them through one element."""
+    pairs = "and.b32 %r7, %r0, 62; mul.wide.u32 %d7, %r7, 4; add.s64 %d9, %d0, %d7;"
+    shared = "bar.sync 0; shl.b32 %r7, %r7, 2; mov.u32 %r8, room; add.u32 %r7, %r7, %r8; st.shared.f32 [%r7+16], %f2;"
+    read = "bar.sync 0; ld.shared.f32 %f2, [%r7+16];"
+    own = "mul.wide.u32 %d7, %r0, 4; add.s64 %d9, %d0, %d7;"
+    body = last_block(f"{pairs} {ASCENDING} {shared} {read} {own}")
+    other = body.replace(pairs, pairs + "and.b32 %r8, %r0, 1; mul.wide.u32 %d7, %r8, 4; add.s64 %d9, %d9, %d7;")
+    one_content, two_contents = (
+        prepared(each, threads=64, blocks=4, dtype="fp32", shared=".shared .align 16 .b8 room[512];")
+        for each in (body, other)
+    )
+    assert outputs(replace(one_content, assume=frozenset({ANY_LANE}))) is not None
+    assert outputs(one_content) is not None
+    assert outputs(replace(two_contents, assume=frozenset({ANY_LANE}))) is None
 
 
 def test_without_contents_of_the_counter_nothing_is_proved() -> None:

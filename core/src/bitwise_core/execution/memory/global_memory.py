@@ -491,7 +491,7 @@ class GlobalMemory:
         The copy reads `count` bytes, all or none, and fills `bits` bits with zeros if it reads none.  Raises
         Unsupported.
         """
-        whole = None if count is None else self._reads_all(count, bits // 8, line)
+        whole = None if count is None else self.reads_all(count, bits // 8, mask, line)
         parts: list[Value] = []
         for low in range(0, bits, 32):
             offset = np.full((1, 1), low // 8, dtype=np.uint64)
@@ -500,19 +500,22 @@ class GlobalMemory:
             parts.append(part if whole is None else self.domain.select(whole, part, np.zeros((1, 1), dtype=np.uint32)))
         return concat(parts)
 
-    def _reads_all(self, count: Value, size: int, line: int) -> Value:
-        """Return the predicate that a copy reads all its bytes; raise Unsupported unless it otherwise reads none."""
+    def reads_all(self, count: Value, size: int, mask: Array | None, line: int) -> Value:
+        """Return the predicate that a copy of `count` bytes reads all its `size` bytes.
+
+        Raises Unsupported unless it otherwise reads none in the active lanes.  Where the count is not determined, the
+        predicate is not either.
+        """
         equal = operation("eq.b32")
         whole, none = (
             self.domain.integer(equal, [count, np.full((1, 1), each, dtype=np.uint32)]) for each in (size, 0)
         )
-        if isinstance(whole, np.ndarray) and isinstance(none, np.ndarray):
-            opposite = bool((whole != none).all())
-        else:
-            one, other = as_symbolic_vector(whole), as_symbolic_vector(none)
-            flags = np.asarray(one.flags) ^ np.asarray(other.flags)
-            opposite = np.array_equal(one.words, other.words) and bool((flags & L.NEGATED).all())
-        if not opposite:
+        one, other = as_symbolic_vector(whole), as_symbolic_vector(none)
+        known = np.asarray(L.constant_mask(one)) & np.asarray(L.constant_mask(other))
+        flags = np.asarray(one.flags) ^ np.asarray(other.flags)
+        negated = (one.words == other.words).all(axis=0) & ((flags & L.NEGATED) != 0)
+        decided = np.where(known, one.words[0] != other.words[0], negated) | np.asarray(L.has_flag(one, L.STICKY))
+        if not (decided if mask is None else decided | ~mask).all():
             raise DataDependent("an asynchronous copy's size depends on data", line, (count,))
         return whole
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, lines_read
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -66,13 +67,15 @@ def _outputs_of_all_shifts(launch: SynchronisedLaunch, lines: TicketLines) -> di
     every = np.arange(launch.prepared.launch.blocks)
     blocks = every.size
 
-    def run(order: Array, expected: Mapping[int, Counter] | None) -> tuple[TicketMemory, frozenset[int]]:
+    def run(
+        order: Array, expected: Mapping[int, Counter] | None, launch: SynchronisedLaunch = launch
+    ) -> tuple[TicketMemory, frozenset[int]]:
         def memory(domain: TermDomain, given: GivenContents) -> TicketMemory:
             return TicketMemory(domain, given, blocks=blocks, lines=lines, expected=expected)
 
         return launch.run(memory, launch.prepared.batches(order))
 
-    first = run(every, None)[0].counters()
+    first = run(every, None, _of_any_lane(launch))[0].counters()
     most = max((len(counter.blocks) for counter in first.values()), default=0)
     if not 1 <= most <= MAXIMUM_TICKETS:
         return None
@@ -88,6 +91,15 @@ def _outputs_of_all_shifts(launch: SynchronisedLaunch, lines: TicketLines) -> di
         elif not equal_outputs(outputs, found) or memory.stored_by_last() != stored:
             return None
     return found
+
+
+def _of_any_lane(launch: SynchronisedLaunch) -> SynchronisedLaunch:
+    """Return the launch for the run that only counts tickets.
+
+    Nothing is ordered there, so that lanes which store one content may seem to store different ones.
+    """
+    assume = launch.prepared.assume - {LOWEST_LANE} | {ANY_LANE}
+    return replace(launch, prepared=replace(launch.prepared, assume=assume))
 
 
 def _order(blocks: Array, counters: Mapping[int, Counter], shift: int) -> Array:

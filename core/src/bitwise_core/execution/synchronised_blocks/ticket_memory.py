@@ -106,9 +106,17 @@ class TicketMemory(SynchronisedMemory):
     def _synchronises(
         self, address: Array, mask: Array | None, thread: Array, line: int, operation: Operation | None = None
     ) -> bool:
-        """See `SynchronisedMemory`.  Raises Unsupported for another atomic operation after a ticket."""
+        """See `SynchronisedMemory`.  Raises Unsupported for another atomic operation after a ticket.
+
+        The block with the last ticket may make one that is a load and a store of its thread.  While the counters are
+        not known, any block may.
+        """
+        blocks = block_of(active_values(thread, mask))
+        taken, last = self._taken[blocks], self._last[blocks]
+        if operation is None and (taken if self.expected is None else last).all():
+            return False
         if line not in self.tickets:
-            self._check_taken(self._taken[block_of(active_values(thread, mask))], line)
+            self._check_taken(taken, line)
             return False
         if operation is not None and operation.is_float:
             raise Unsupported("an atomic operation on floats takes no ticket", line)

@@ -22,7 +22,8 @@ from bitwise_core.execution.memory.access import accessed_cells, check_aligned, 
 from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
-from bitwise_core.execution.values.packing import blend_values, concat
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value, every
 from bitwise_nvidia_ptx.addresses.pointer_parameters import pointer_parameters
 from bitwise_nvidia_ptx.addresses.shared import own_offset
@@ -160,7 +161,7 @@ def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | No
     if size is None or (count is not None and every(count == bits // 8)):
         return _load_global(machine, origin, bits, line)
     if count is None:
-        raise DataDependent("an asynchronous copy's size depends on data", line)
+        return _value_where_read(machine, origin, bits, machine.read_bits(size, 32), line)
     zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     whole, none = count == bits // 8, count == 0
     active = machine.active()
@@ -173,6 +174,26 @@ def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | No
     value = _load_global(machine, origin, bits, line)
     machine.mask = outer
     return value if loading.all() else blend_values(whole, value, zero)
+
+
+def _value_where_read(machine: Machine, origin: Array, bits: int, count: Value, line: int) -> Value:
+    """Return what a copy reads where data decides whether it reads all its bytes or none, and zeros elsewhere.
+
+    As for a load under a condition, lanes in which it may read do read.  Raises Unsupported.
+    """
+    outer = machine.mask
+    whole = machine.memory.reads_all(count, bits // 8, outer, line)
+    vector = as_symbolic_vector(whole)
+    never = np.asarray(L.constant_mask(vector)) & (vector.words[0] == 0)
+    loading = ~never if outer is None else ~never & outer
+    where = origin.astype(np.uint64, copy=False)
+    machine.mask = loading
+    parts = [
+        machine.memory.load(where + np.uint64(low // 8), 32, loading, machine.thread, machine.epoch, line)
+        for low in range(0, bits, 32)
+    ]
+    machine.mask = outer
+    return concat([machine.domain.select(whole, part, np.zeros((1, 1), dtype=np.uint32)) for part in parts])
 
 
 def _load_global(machine: Machine, origin: Array, bits: int, line: int) -> Value:
