@@ -35,7 +35,7 @@ from bitwise_bench.adversary.judging import difference
 from bitwise_bench.adversary.kernels import DTYPES
 from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.programs import STORES, Program, written
-from bitwise_bench.adversary.ptx_vocabulary import HIDDEN, PTX
+from bitwise_bench.adversary.ptx_vocabulary import HIDDEN, PTX, SAME_BITS
 from bitwise_bench.adversary.random_programs import LITERALS
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_bench.adversary.sources import store_of
@@ -55,6 +55,8 @@ LENGTHS = (2, 2, 2, 2, 3, 3, 3, 4, 4)
 """The numbers of instructions of a sequence, each as often as it is drawn."""
 EARLIER = 0.3
 """The share of operands of the third and fourth instruction that are earlier results, where one has the width."""
+CARRIED = 0.3
+"""The share of results that go through an operation that returns them."""
 SLICE = 40.0
 """The seconds after which all processes are replaced, and what was found is written."""
 MOST_CHANGES = 60
@@ -125,6 +127,13 @@ def _drawn(dice: random.Random) -> MergedSequence | None:
                 operands[at] = _both(made[-1])
         direct, hidden = (Expression(spec.key, tuple(side), spec.result) for side in zip(*operands, strict=True))
         made.append((direct, hidden))
+        same = [each for each in PTX.families[SAME_BITS] if each.operands[0] == direct.kind]
+        if same and dice.random() < CARRIED:
+            carrier = dice.choice(same)
+            others = tuple(_operand(dice, kind) for kind in carrier.operands[1:])
+            one, other = _both(made[-1])
+            direct, hidden = (Expression(carrier.key, (each, *others), direct.kind) for each in (one, other))
+            made[-1] = direct, hidden
     direct, hidden = made[-1]
     if direct.kind == "p":
         one, other = constant(5, "i32"), constant(6, "i32")

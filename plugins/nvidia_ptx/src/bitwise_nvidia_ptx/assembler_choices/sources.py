@@ -23,6 +23,10 @@ ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 """The pattern of 1 by width."""
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
+_INVERTIBLE = re.compile(r"(add|sub|neg)\.(cc\.)?[su]\d+|(xor|not|brev)\.b\d+")
+"""Operations on integers that another one may undo."""
+_BETWEEN_INTEGERS = re.compile(r"cvt\.(sat\.)?[su]\d+\.[su]\d+")
+_OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide)|min|max|div)\.(cc\.)?[su]\d+")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
 
 
@@ -171,19 +175,23 @@ class Sources:
         instruction whose operands are followed, if not given.
         """
         use = self.use if user is None else self.places[id(user)]
-        pending = [(name, use) for name in registers_of(operand)]
-        seen = set[int]()
+        pending = [(name, use, False) for name in registers_of(operand)]
+        seen = set[tuple[int, bool]]()
         while pending:
-            name, use = pending.pop()
+            name, use, undone = pending.pop()
             for index in self._reaching(name, use):
-                if index in seen:
-                    continue
-                seen.add(index)
                 instruction = self.kernel.instructions[index]
-                yield instruction
-                if self.passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
-                    pending += [(each, index) for each in self.flow.infos[index].reads]
-                pending += self.stored(instruction)
+                invertible = _INVERTIBLE.fullmatch(instruction.opcode) is not None
+                if (index, undone) in seen or (undone and not invertible):
+                    continue
+                seen.add((index, undone))
+                if not undone:
+                    yield instruction
+                passes = undone or self.passes_on(instruction) or (literals and instruction.opcode.startswith("shfl."))
+                if passes or invertible:
+                    # What one invertible operation changes, another one may restore.
+                    pending += [(each, index, not passes) for each in self.flow.infos[index].reads]
+                pending += [(each, place, False) for each, place in self.stored(instruction)]
 
     def stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
         """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
@@ -249,10 +257,17 @@ class Sources:
             return True
         sources = instruction.operands[1:]
         names = [each.name for each in sources if isinstance(each, Register)]
-        if base in ("min", "max", "and", "or") and len(set(names)) < len(names):
+        if base in ("min", "max", "and", "or", "sad") and len(set(names)) < len(names):
+            return True
+        if base in ("lop3", "bfe", "bfi", "shf", "dp4a") or _BETWEEN_INTEGERS.fullmatch(instruction.opcode):
             return True
         bits = bits_of(instruction)
         low = (1 << bits - 1) - 1
+        if _OF_INTEGERS.fullmatch(instruction.opcode):
+            # A product with 1 or -1, or one with 0 that is added; the largest or the smallest number.
+            ones = 2 * low + 1
+            special = frozenset({0, 1, ones}) if base in ("mul", "mad", "div") else frozenset({0, ones, low, low + 1})
+            return any(self.may_be(each, lambda number: number & ones in special, instruction) for each in sources)
         neutral: Callable[[int], bool] | None = None
         if base in ("add", "sub", "or", "xor", "shl", "shr"):
             neutral = lambda number: not number & low  # noqa: E731
