@@ -175,23 +175,42 @@ class Sources:
         instruction whose operands are followed, if not given.
         """
         use = self.use if user is None else self.places[id(user)]
-        pending = [(name, use, False) for name in registers_of(operand)]
-        seen = set[tuple[int, bool]]()
+        pending = [(name, use) for name in registers_of(operand)]
+        seen = set[int]()
         while pending:
-            name, use, undone = pending.pop()
+            name, use = pending.pop()
             for index in self._reaching(name, use):
-                instruction = self.kernel.instructions[index]
-                invertible = _INVERTIBLE.fullmatch(instruction.opcode) is not None
-                if (index, undone) in seen or (undone and not invertible):
+                if index in seen:
                     continue
-                seen.add((index, undone))
-                if not undone:
-                    yield instruction
-                passes = undone or self.passes_on(instruction) or (literals and instruction.opcode.startswith("shfl."))
-                if passes or invertible:
-                    # What one invertible operation changes, another one may restore.
-                    pending += [(each, index, not passes) for each in self.flow.infos[index].reads]
-                pending += [(each, place, False) for each, place in self.stored(instruction)]
+                seen.add(index)
+                instruction = self.kernel.instructions[index]
+                yield instruction
+                if self.passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
+                    pending += [(each, index) for each in self.flow.infos[index].reads]
+                else:
+                    pending += self.restored(index)
+                pending += self.stored(instruction)
+
+    def restored(self, index: int) -> Iterator[tuple[str, int]]:
+        """Yield the registers, with their places, that an operation on integers may restore: operands of another one.
+
+        The other one changes them, and its result is an operand of this one, also behind moves.
+        """
+        if _INVERTIBLE.fullmatch(self.kernel.instructions[index].opcode) is None:
+            return
+        pending = [(name, index) for name in self.flow.infos[index].reads]
+        seen = set[int]()
+        while pending:
+            for inner in self._reaching(*pending.pop()):
+                if inner in seen:
+                    continue
+                seen.add(inner)
+                instruction = self.kernel.instructions[inner]
+                reads = [(name, inner) for name in self.flow.infos[inner].reads]
+                if _INVERTIBLE.fullmatch(instruction.opcode) is not None:
+                    yield from reads
+                elif self.passes_on(instruction):
+                    pending += reads
 
     def stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
         """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
@@ -271,7 +290,7 @@ class Sources:
         neutral: Callable[[int], bool] | None = None
         if base in ("add", "sub", "or", "xor", "shl", "shr"):
             neutral = lambda number: not number & low  # noqa: E731
-        elif base in ("mul", "fma") and bits in ONES:
+        elif base in ("mul", "fma", "div") and bits in ONES:
             neutral = lambda number: number & low == ONES[bits]  # noqa: E731
         elif base == "and":
             neutral = lambda number: number & low == low  # noqa: E731
