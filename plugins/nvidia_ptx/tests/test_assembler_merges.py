@@ -216,8 +216,8 @@ OTHER_BITS = (
     "add.u32 %r4, %r3, 7; shr.u32 %r4, %r4, 1;", "mad.lo.u32 %r4, %r3, 5, %r2;", "min.u32 %r4, %r3, 1000;",
 )  # fmt: skip
 CARRIED = {
-    "reciprocal of a power": ("ex2.approx.ftz.f32 %f3, %f1; mov.b32 %r3, %f3;", "mov.b32 %f3, %r4; rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;", "MUFU.RCP"),
-    "clamp": ("min.f32 %f3, %f1, 0f3F800000; mov.b32 %r3, %f3;", "mov.b32 %f3, %r4; max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;", "FMNMX"),
+    "reciprocal of a power": ("ex2.approx.ftz.f32 %f3, %f1; mov.b32 %r3, %f3;", "mov.b32 %f6, %r4; rcp.approx.ftz.f32 %f9, %f6; mov.b32 %r9, %f9;", "MUFU.RCP"),
+    "clamp": ("min.f32 %f3, %f1, 0f3F800000; mov.b32 %r3, %f3;", "mov.b32 %f6, %r4; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;", "FMNMX"),
 }  # fmt: skip
 
 
@@ -236,6 +236,63 @@ def test_the_installed_assembler_leaves_them_out(tmp_path: Path) -> None:
         texts = [text(LOAD + first + carrier + second + store("%r9", 32)) for carrier in SAME_BITS]
         for carrier, code in zip(SAME_BITS, mnemonics(texts, tmp_path), strict=True):
             assert opcode not in code, carrier
+
+
+ONE = "0x3f800000"
+FOUND = {
+    "no bits": f"xor.b32 %r3, %r2, %r2; add.u32 %r4, %r3, {ONE};",
+    "bits of 0": f"and.b32 %r3, %r2, 0; add.u32 %r4, %r3, {ONE};",
+    "a product with 0": f"mul.lo.u32 %r3, %r2, 0; or.b32 %r4, %r3, {ONE};",
+    "a sum and its difference": f"add.u32 %r3, %r2, {ONE}; sub.u32 %r4, %r3, %r2;",
+    "a number of the launch": f"and.b32 %r3, %r0, 0; add.u32 %r4, %r3, {ONE};",
+    "a known side": f"setp.eq.u32 %p3, %r2, %r2; selp.b32 %r4, {ONE}, %r5, %p3;",
+    "all bits": f"or.b32 %r3, %r2, -1; and.b32 %r4, %r3, {ONE};",
+    "equal numbers": "set.eq.f32.u32 %r4, %r2, %r2;",
+    "an empty field": f"bfe.u32 %r3, %r2, 3, 0; add.u32 %r4, %r3, {ONE};",
+    "no common bits": f"not.b32 %r3, %r2; and.b32 %r3, %r3, %r2; add.u32 %r4, %r3, {ONE};",
+}
+"""Instructions that return 1 in %r4, as ptxas 12.8 and 13.0 find, whatever they read."""
+ALSO_NUMBERS = {
+    "shifts": f"shl.b32 %r3, %r2, 16; shl.b32 %r8, %r3, 16; add.u32 %r4, %r8, {ONE};",
+    "a shift of a mask": f"and.b32 %r3, %r2, 0xff; shr.u32 %r8, %r3, 8; add.u32 %r4, %r8, {ONE};",
+    "a mask of a shift": f"shl.b32 %r3, %r2, 16; and.b32 %r8, %r3, 0xff; add.u32 %r4, %r8, {ONE};",
+    "products": f"mul.lo.u32 %r3, %r2, 65536; mul.lo.u32 %r8, %r3, 65536; add.u32 %r4, %r8, {ONE};",
+    "the least number": f"min.u32 %r3, %r2, 0; add.u32 %r4, %r3, {ONE};",
+    "the second axis": f"mov.u32 %r3, %tid.y; add.u32 %r4, %r3, {ONE};",
+    "local memory": f"mov.b32 %r3, {ONE}; st.local.b32 [mine], %r3; ld.local.b32 %r4, [mine];",
+    "a function of no bits": f"lop3.b32 %r3, %r2, %r5, %r6, 0; add.u32 %r4, %r3, {ONE};",
+}
+OTHER_NUMBERS = {
+    "a loaded number": "mov.b32 %r4, %r2;",
+    "other bits": f"and.b32 %r3, %r2, 1; add.u32 %r4, %r3, {ONE};",
+    "a shift of other bits": f"shl.b32 %r3, %r2, 16; shr.u32 %r8, %r3, 17; add.u32 %r4, %r8, {ONE};",
+    "an unknown side": "setp.eq.u32 %p3, %r2, %r6; selp.b32 %r4, 0x40000000, %r5, %p3;",
+    "a relu": f"max.s32 %r3, %r2, 0; add.u32 %r4, %r3, {ONE};",
+    "a field": f"bfe.u32 %r3, %r2, 0, 8; add.u32 %r4, %r3, {ONE};",
+    "a sum of products": f"mad.lo.u32 %r3, %r2, %r5, 0; add.u32 %r4, %r3, {ONE};",
+}  # fmt: skip
+BOUNDED_BY_FOUND = "mov.b32 %f7, %r4; min.f32 %f3, %f1, %f7; {} max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"
+
+
+@pytest.mark.parametrize("number", {**FOUND, **ALSO_NUMBERS}.values(), ids=[*FOUND, *ALSO_NUMBERS])
+def test_a_number_that_the_assembler_finds_is_a_literal(number: str) -> None:
+    def form(hidden: str) -> object:
+        body = LOAD + number + BOUNDED_BY_FOUND.format(hidden) + store("%r9", 32)
+        return hashes(body, dtype="u32", shared=".local .align 4 .b8 mine[4];")
+
+    assert form("") != form(WORD)
+    assert form("") == form("")
+
+
+@pytest.mark.parametrize("number", OTHER_NUMBERS.values(), ids=OTHER_NUMBERS)
+def test_other_numbers_are_none_that_the_assembler_finds(number: str) -> None:
+    assert canonical(number + BOUNDED_BY_FOUND.format("")) == canonical(number + BOUNDED_BY_FOUND.format(WORD))
+
+
+def test_the_installed_assembler_finds_them(tmp_path: Path) -> None:
+    texts = [text(LOAD + each + BOUNDED_BY_FOUND.format("") + store("%r9", 32)) for each in FOUND.values()]
+    for name, code in zip(FOUND, mnemonics(texts, tmp_path), strict=True):
+        assert "FADD.SAT" in code, name
 
 
 def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:

@@ -15,6 +15,7 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
 from bitwise_nvidia_ptx.addresses.numbers import flow_of
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
+from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_numbers
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 WIDTHS = {"f16": 16, "f32": 32, "f64": 64}
@@ -78,6 +79,8 @@ class Sources:
             return holds(operand.value)
         if not isinstance(operand, Register):
             return False
+        if operand.name in found_numbers(self.kernel, self.opcodes):
+            return True
         if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
             use = self.use if user is None else self.places[id(user)]
             return any(map(holds, self._literals(operand.name, use))) or self._may_be_computed(operand.name, use)
@@ -96,6 +99,8 @@ class Sources:
     def is_known(self, operand: Operand) -> bool:
         """Return whether the assembler may know an operand."""
         if is_assembler_constant(operand, self.kernel, self.opcodes) is not False or not isinstance(operand, Register):
+            return True
+        if operand.name in found_numbers(self.kernel, self.opcodes):
             return True
         literals = any(True for _ in self._literals(operand.name, self.use))
         return literals or self._may_be_computed(operand.name, self.use)
