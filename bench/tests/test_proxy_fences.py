@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from bitwise_bench import proxy_fences
-from bitwise_bench.proxy_fences import Form, expected, forms, given_bytes, text, tile_bytes
+from bitwise_bench.measured_forms import recorded_forms
+from bitwise_bench.proxy_fences import ORDERS, Form, expected, forms, given_bytes, text, tile_bytes
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.domains.domain import Unsupported
@@ -19,6 +21,7 @@ from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.races.undetermined import Race
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_sm90.architecture import SM90
+from workspace import ROOT
 
 Array = npt.NDArray[Any]
 
@@ -87,3 +90,24 @@ def test_each_form_is_measured_once_with_the_fence_and_without() -> None:
     assert len(every) == len(set(every))
     fenced = {replace(each, order="no fence") for each in every if each.order == "fence"}
     assert fenced == {each for each in every if each.order == "no fence"}
+
+
+FORMS_OF_THE_RECORD = frozenset(forms())
+GPU, RECORDED = recorded_forms(ROOT / "records/proxy-fences-sm90-h200.json.xz", "forms", Form)
+
+
+def test_stores_needed_the_fence_and_copies_did_not() -> None:
+    """In the record, no tile of copies that were waited for had other bytes, and many tiles of stores had."""
+    assert GPU == "NVIDIA H200"
+    assert {form for form, _ in RECORDED} == FORMS_OF_THE_RECORD
+    found = Counter({(order, stores): 0 for order in ORDERS for stores in (False, True)})
+    tiles = Counter(found)
+    for form, row in RECORDED:
+        stores = form.writer.startswith("st.")
+        found[form.order, stores] += row["other results"]
+        tiles[form.order, stores] += row["tiles"]
+        assert row["tiles"] == form.blocks * form.turns
+    assert [found[each] for each in (("fence", False), ("fence", True), ("no fence", False))] == [0, 0, 0]
+    assert tiles["no fence", False] == 32_440_320
+    assert found["no fence", True] > 3_000_000
+    assert found["no wait", False] > 100_000

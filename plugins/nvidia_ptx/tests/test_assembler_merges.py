@@ -74,6 +74,9 @@ MERGED = {
         "mov.b16 %h7, 0xbf80; mov.b32 %r3, {%h1, %h7};", PAIR, "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
     "number of a comparison": ("set.eq.u32.s32 %r3, %r1, %r2;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
     "halves of a load": ("ld.global.u16 %r3, [%d2];", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h8};"),
+    "halves of a rounding": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "halves of a rounding of fp32": ("cvt.rzi.s16.f32 %r3, %f1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "short shift by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "rounding of a flushed sign": ("neg.ftz.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "number of a comparison as fp32": ("set.lt.f32.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
     "long shift": ("mul.wide.u32 %d3, %r1, 33;", LONG, "mov.b32 %r4, 0x80000000; shl.b64 %d9, %d3, %r4; mov.b64 {%r19, %r9}, %d9;"),
@@ -133,6 +136,8 @@ def test_what_is_hidden_from_the_assembler_is_not_equal(first: str, hidden: str,
 GUARDED_CLAMPS = (
     "mov.f32 %f9, %f3; setp.gt.f32 %p2, %f3, 0f00000000; @!%p2 mov.f32 %f9, 0f00000000;",
     "mov.f32 %f9, 0f00000000; setp.gt.f32 %p2, %f3, 0f00000000; @%p2 mov.f32 %f9, %f3;",
+    "mov.b32 %r3, %f3; mov.b32 %r4, 0; setp.gt.f32 %p2, %f3, 0f00000000; @%p2 add.u32 %r4, %r3, 0; mov.b32 %f9, %r4;",
+    "mov.b32 %r4, %f3; mov.b32 %r3, 0; setp.gt.f32 %p2, %f3, 0f00000000; @!%p2 or.b32 %r4, %r3, 0; mov.b32 %f9, %r4;",
 )
 BOUNDED = ("tanh.approx.f32", "sin.approx.f32", "cos.approx.ftz.f32")
 GUARDED_BOUNDS = (
@@ -336,6 +341,10 @@ UNMERGED = {
     "extrema that flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.ftz.f16x2 %r9, %r3, %r5;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "upper half of a rounding by a shift": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16;"),
+    "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "shift of a word by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u32 %r9, %r1, %r3;"),
+    "short shift by an unsigned field": ("bfe.u32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "unsigned extension": ("cvt.u64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
     "pair with a positive literal": ("mov.b16 %h7, 0x3f80; mov.b32 %r3, {%h1, %h7};", PAIR,
                                      "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),

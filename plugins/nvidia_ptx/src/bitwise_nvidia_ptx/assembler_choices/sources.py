@@ -87,6 +87,12 @@ class Sources:
         numbers = self._numbers_of(operand.name)
         return numbers is None or any(map(holds, numbers))
 
+    def finds(self, instruction: Instruction) -> bool:
+        """Return whether the assembler may find the number that an instruction writes, whatever it reads."""
+        return not self.flow.infos[self.places[id(instruction)]].writes.isdisjoint(
+            found_numbers(self.kernel, self.opcodes)
+        )
+
     def _numbers_of(self, name: str) -> frozenset[int] | None:
         """Return the literals that are moved to a register, None if it may hold other numbers."""
         if name not in self._moved:
