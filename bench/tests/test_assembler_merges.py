@@ -6,11 +6,16 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
 
 from bitwise_bench import assembler_merges as merges
+from bitwise_bench.adversary.device import Device, DeviceError
 from bitwise_bench.adversary.expressions import Expression, constant, leaf, operations, replaced
+from bitwise_bench.adversary.kernels import KernelText
+from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.ptx_vocabulary import HIDDEN
 from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
@@ -65,7 +70,8 @@ def test_a_listing_is_read_without_what_moves_values() -> None:
 def test_sequences_differ_only_in_what_is_hidden() -> None:
     drawn = list(merges.sequences(random.Random(5), 200))
     lengths = Counter(sum(not each.opcode.startswith(HIDDEN) for each in operations(one.hidden.root)) for one in drawn)
-    assert {2, 3} <= set(lengths)
+    assert {2, 3, 4} <= set(lengths)
+    assert any(len(set(_uses(each.direct.root))) < len(_uses(each.direct.root)) for each in drawn)
     for each in drawn:
         shown = replaced(each.hidden.root, lambda node: None)
         while shown != (less := replaced(shown, _uncovered)):
@@ -73,6 +79,12 @@ def test_sequences_differ_only_in_what_is_hidden() -> None:
         assert shown == each.direct.root
         assert each.hidden.root != each.direct.root
         assert each.direct.store == each.hidden.store
+
+
+def _uses(root: Expression) -> list[Expression]:
+    """Return the results that the operations of a sequence use, each as often as it is used."""
+    every = operations(root)
+    return [inner for each in every for inner in each.inner if inner in every]
 
 
 def _uncovered(node: Expression) -> Expression | None:
@@ -85,6 +97,40 @@ def test_merged_sequences_are_found_and_judged(ptxas: Ptxas) -> None:
     merges._search([CLAMP, LOGIC, APART], ptxas, None, found)
     assert found.counts == {"sequences": 3, "merged": 2, "merged, not Equal": 1, "merged, Equal": 1}
     assert found.changes == {"LOP3.LUT -> ": ["and.b32 i32.0, i32.1; xor.b32 v0, i32.0; u32 v1"]}
+
+
+class OtherDevice:
+    """A device on which a hidden value changes the results of some programs, and one program ends the context."""
+
+    def __init__(self, changed: set[int], fails: int) -> None:
+        self.changed, self.fails, self.entries = changed, fails, list[str]()
+
+    def run_entry(self, image: bytes, entry: str, kernel: KernelText, blocks: int, contents: object) -> list[Array]:
+        self.entries.append(entry)
+        number = int(entry.removeprefix("kernel_"))
+        if number == self.fails:
+            raise DeviceError("a kernel failed with CUDA error 715")
+        return [np.full((blocks * kernel.threads, 4), number in self.changed, np.uint8)]
+
+
+def test_other_bytes_are_a_finding_where_the_analysis_is_equal(ptxas: Ptxas) -> None:
+    """The clamp has other bytes and is not Equal, the logic has other bytes and is Equal."""
+    found, device = merges.Found(), OtherDevice({1, 3}, fails=7)
+    merges._search([CLAMP, LOGIC, APART], ptxas, cast("Device", device), found)
+    assert device.entries == [f"kernel_{each}" for each in range(6)]
+    assert found.counts == {"sequences": 3, "executed": 3, "other bytes, Equal": 1, "other bytes, not Equal": 1}
+    (line,) = found.different
+    assert line == "and.b32 i32.0, i32.1; xor.b32 v0, i32.0; u32 v1: 00000000 and 01010101 (LOP3.LUT -> )"
+
+
+def test_a_sequence_that_ends_the_context_is_a_finding(ptxas: Ptxas) -> None:
+    found, device = merges.Found(), OtherDevice({1}, fails=3)
+    merges._search([CLAMP, LOGIC, APART], ptxas, cast("Device", device), found)
+    assert device.entries == [f"kernel_{each}" for each in range(4)]
+    assert found.counts == {"sequences": 3, "executed": 1, "other bytes, not Equal": 1}
+    assert found.failed == ["and.b32 i32.0, i32.1; xor.b32 v0, i32.0; u32 v1: a kernel failed with CUDA error 715"]
+    record = merges.record_of(found, ptxas, 2.0, 1)
+    assert merges._finish(record, None) == 1
 
 
 def test_a_record_names_the_assembler_and_its_merges(ptxas: Ptxas, tmp_path: Path) -> None:

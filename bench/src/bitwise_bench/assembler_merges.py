@@ -5,10 +5,10 @@
     python -m bitwise_bench.assembler_merges --gpu --seconds 120 --jobs 8
     python -m bitwise_bench.assembler_merges --merge part-1.json part-2.json --record records/assembler-merges-sm90.json
 
-A sequence of two or three instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
+A sequence of two to four instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
 by which a lane reads itself.  The assembler merges a sequence if the machine code has other opcodes then.  Most merges
-keep every bit.  Those that the analysis takes to be equal are executed both ways where there is a GPU of sm_90.
-The exit status is 1 if one of them returns other bytes.
+keep every bit.  Where there is a GPU of sm_90, all sequences are executed both ways, and those that return other bytes
+must not be equal to the analysis.  The exit status is 1 if one is, or if a sequence cannot be executed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bitwise_bench.adversary.judging import difference
 from bitwise_bench.adversary.kernels import DTYPES
 from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.programs import STORES, Program, written
-from bitwise_bench.adversary.ptx_vocabulary import HIDDEN, PTX
+from bitwise_bench.adversary.ptx_vocabulary import HIDDEN, PTX, SAME_BITS
 from bitwise_bench.adversary.random_programs import LITERALS
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_bench.adversary.sources import store_of
@@ -51,8 +51,14 @@ SEQUENCES = 48
 """The sequences that are assembled in one file."""
 BLOCKS = 64
 """The blocks of an execution."""
-THIRD = 0.3
-"""The share of sequences of three instructions."""
+LENGTHS = (2, 2, 2, 2, 3, 3, 3, 4, 4)
+"""The numbers of instructions of a sequence, each as often as it is drawn."""
+EARLIER = 0.3
+"""The share of operands of the third and fourth instruction that are earlier results, where one has the width."""
+CARRIED = 0.3
+"""The share of results that go through an operation that returns them."""
+SLICE = 40.0
+"""The seconds after which all processes are replaced, and what was found is written."""
 MOST_CHANGES = 60
 """The changes of opcodes that a record of several searches lists, the most frequent ones."""
 _OTHERS = "merged sequences with rarer changes that are Equal"
@@ -83,6 +89,7 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
     changes: dict[str, list[str]] = field(default_factory=dict)
     different: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     device: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Found) -> None:
@@ -91,6 +98,7 @@ class Found:
         for change, texts in other.changes.items():
             self.changes.setdefault(change, []).extend(texts)
         self.different += other.different
+        self.failed += other.failed
         self.device |= other.device
 
 
@@ -104,22 +112,29 @@ def sequences(dice: random.Random, count: int) -> Iterator[MergedSequence]:
 
 
 def _drawn(dice: random.Random) -> MergedSequence | None:
-    direct = hidden = None
-    for _ in range(3 if dice.random() < THIRD else 2):
-        spec = _next(dice, direct)
-        operands = [_operand(dice, kind) for kind in spec.operands]
-        if direct is None or hidden is None:
-            direct = hidden = Expression(spec.key, tuple(operands), spec.result)
-            continue
-        places = [at for at, kind in enumerate(spec.operands) if WIDTHS.get(kind) == direct.width]
-        chosen = places if dice.random() < 0.1 else [dice.choice(places)]
-        kept = Expression(f"{HIDDEN} {hidden.kind}", (hidden,), hidden.kind)
-        first, second = (
-            tuple(inner if at in chosen else each for at, each in enumerate(operands)) for inner in (direct, kept)
-        )
-        direct, hidden = Expression(spec.key, first, spec.result), Expression(spec.key, second, spec.result)
-    assert direct is not None
-    assert hidden is not None
+    made: list[tuple[Expression, Expression]] = []
+    for _ in range(dice.choice(LENGTHS)):
+        spec = _next(dice, made[-1][0] if made else None)
+        operands = [(each, each) for each in (_operand(dice, kind) for kind in spec.operands)]
+        if made:
+            widths = [WIDTHS.get(kind) for kind in spec.operands]
+            places = [at for at, width in enumerate(widths) if width == made[-1][0].width]
+            for at, width in enumerate(widths):
+                earlier = [each for each in made[:-1] if each[0].width == width]
+                if earlier and dice.random() < EARLIER:
+                    operands[at] = _both(dice.choice(earlier))
+            for at in places if dice.random() < 0.1 else [dice.choice(places)]:
+                operands[at] = _both(made[-1])
+        direct, hidden = (Expression(spec.key, tuple(side), spec.result) for side in zip(*operands, strict=True))
+        made.append((direct, hidden))
+        same = [each for each in PTX.families[SAME_BITS] if each.operands[0] == direct.kind]
+        if same and dice.random() < CARRIED:
+            carrier = dice.choice(same)
+            others = tuple(_operand(dice, kind) for kind in carrier.operands[1:])
+            one, other = _both(made[-1])
+            direct, hidden = (Expression(carrier.key, (each, *others), direct.kind) for each in (one, other))
+            made[-1] = direct, hidden
+    direct, hidden = made[-1]
     if direct.kind == "p":
         one, other = constant(5, "i32"), constant(6, "i32")
         direct, hidden = (Expression("selp i32", (one, other, each), "i32") for each in (direct, hidden))
@@ -127,6 +142,12 @@ def _drawn(dice: random.Random) -> MergedSequence | None:
     if store is None:
         return None
     return MergedSequence(Program(direct, store, "merged"), Program(hidden, store, "hidden"))
+
+
+def _both(result: tuple[Expression, Expression]) -> tuple[Expression, Expression]:
+    """Return a result as an operand: as it is, and hidden."""
+    direct, hidden = result
+    return direct, Expression(f"{HIDDEN} {hidden.kind}", (hidden,), hidden.kind)
 
 
 def _next(dice: random.Random, inner: Expression | None) -> Spec:
@@ -160,19 +181,27 @@ def module_of(programs: Sequence[Program], ptxas: Ptxas) -> str:
     return "".join(parts)
 
 
-def opcodes_of(programs: Sequence[Program], ptxas: Ptxas) -> list[Opcodes] | None:
-    """Return the opcodes of the machine code of each program; None where the assembler refuses one."""
+def assembled(programs: Sequence[Program], ptxas: Ptxas) -> bytes | None:
+    """Return the machine code of programs, each an entry; None where the assembler refuses one."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
         source.write_text(module_of(programs, ptxas))
         command = [ptxas.path, f"-arch={ptxas.gpu}", *ptxas.options, str(source), "-o", str(target)]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return None
+        return target.read_bytes()
+
+
+def opcodes_of(image: bytes, count: int, ptxas: Ptxas) -> list[Opcodes]:
+    """Return the opcodes of each of the programs in machine code.  Raises PtxasNotFound."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "kernels.cubin"
+        target.write_bytes(image)
         for tool in disassemblers(ptxas.path):
             done = subprocess.run([tool, "-c", str(target)], capture_output=True, text=True, check=False)
             if not done.returncode:
                 found = listed_opcodes(done.stdout)
-                return [found[f"kernel_{number}"] for number in range(len(programs))]
+                return [found[f"kernel_{number}"] for number in range(count)]
     raise PtxasNotFound(f"no nvdisasm reads the object files of ptxas {ptxas.version}; install a newer one")
 
 
@@ -190,60 +219,95 @@ def change_of(direct: Opcodes, hidden: Opcodes) -> str:
     return " -> ".join(sides) if any(sides) else ""
 
 
-def searched(seed: int, seconds: float, ptxas: Ptxas, *, gpu: bool) -> Found:
-    """Search for a time.  Raises DeviceError."""
+def searched(seed: str, seconds: float, ptxas: Ptxas, *, gpu: bool) -> Found:
+    """Search for a time, or until a sequence cannot be executed: the device is then lost to this process.
+
+    Raises DeviceError where there is no device.
+    """
     end = time.monotonic() + seconds
     dice, found = random.Random(seed), Found()
     device = Device() if gpu else None
     if device is not None:
         device.assembler = ptxas
         found.device = device.environment()
-    while time.monotonic() < end:
-        _search(list(sequences(dice, SEQUENCES)), ptxas, device, found)
+    while time.monotonic() < end and not found.failed:
+        _search(list(sequences(dice, SEQUENCES)), ptxas, device, found, dice.randrange(1 << 30))
     return found
 
 
-def _search(drawn: Sequence[MergedSequence], ptxas: Ptxas, device: Device | None, found: Found) -> None:
-    every = [program for each in drawn for program in (each.direct, each.hidden)]
-    opcodes = opcodes_of(every, ptxas)
-    if opcodes is None:
-        if len(drawn) > 1:
-            middle = len(drawn) // 2
-            _search(drawn[:middle], ptxas, device, found)
-            _search(drawn[middle:], ptxas, device, found)
-        else:
-            found.counts["refused"] += 1
-        return
-    found.counts["sequences"] += len(drawn)
+def _search(drawn: Sequence[MergedSequence], ptxas: Ptxas, device: Device | None, found: Found, seed: int = 1) -> None:
+    image = assembled([program for each in drawn for program in (each.direct, each.hidden)], ptxas)
+    if image is None and len(drawn) > 1:
+        middle = len(drawn) // 2
+        _search(drawn[:middle], ptxas, device, found, seed)
+        _search(drawn[middle:], ptxas, device, found, seed)
+    elif image is None:
+        found.counts["refused"] += 1
+    elif device is None:
+        found.counts["sequences"] += len(drawn)
+        _judge_merged(drawn, image, ptxas, found)
+    elif not found.failed:
+        found.counts["sequences"] += len(drawn)
+        _judge_executed(drawn, image, ptxas, device, found, seed)
+
+
+def _judge_merged(drawn: Sequence[MergedSequence], image: bytes, ptxas: Ptxas, found: Found) -> None:
+    """Count the sequences that are merged, and those of them that are equal to the analysis."""
+    opcodes = opcodes_of(image, 2 * len(drawn), ptxas)
     changes = [change_of(opcodes[2 * at], opcodes[2 * at + 1]) for at in range(len(drawn))]
     merged = [(each, change) for each, change in zip(drawn, changes, strict=True) if change]
     found.counts["merged"] += len(merged)
-    if not merged:
+    equal = _are_equal([each for each, _ in merged])
+    for (each, change), same in zip(merged, equal, strict=True):
+        found.counts["merged, Equal" if same else "merged, not Equal"] += 1
+        if same:
+            found.changes.setdefault(change, []).append(written(each.direct))
+
+
+def _are_equal(drawn: Sequence[MergedSequence]) -> list[bool]:
+    """Return whether each sequence is equal to itself with hidden values, to the analysis."""
+    if not drawn:
+        return []
+    programs = [program for each in drawn for program in (each.direct, each.hidden)]
+    forms = analyse(programs, LANGUAGES["ptx"], SCOPES["launch"]).forms
+    return [forms[at] is not None and forms[at] == forms[at + 1] for at in range(0, len(forms), 2)]
+
+
+def _judge_executed(
+    drawn: Sequence[MergedSequence], image: bytes, ptxas: Ptxas, device: Device, found: Found, seed: int
+) -> None:
+    """Execute sequences both ways, up to one that fails; those with other bytes must not be equal to the analysis."""
+    other: list[tuple[MergedSequence, str, int]] = []
+    for at, each in enumerate(drawn):
+        try:
+            place = _executed(each, device, image, 2 * at, seed)
+        except DeviceError as error:
+            found.failed.append(f"{written(each.direct)}: {error}")
+            break
+        found.counts["executed"] += 1
+        if place:
+            other.append((each, place, at))
+    if not other:
         return
-    forms = analyse(
-        [p for each, _ in merged for p in (each.direct, each.hidden)], LANGUAGES["ptx"], SCOPES["launch"]
-    ).forms
-    for at, (each, change) in enumerate(merged):
-        first, second = forms[2 * at], forms[2 * at + 1]
-        if first is None or first != second:
-            found.counts["merged, not Equal"] += 1
-            continue
-        found.counts["merged, Equal"] += 1
-        found.changes.setdefault(change, []).append(written(each.direct))
-        if device is not None:
-            found.counts["executed"] += 1
-            if place := _executed(each, device):
-                found.different.append(f"{written(each.direct)}: {place}")
+    opcodes = opcodes_of(image, 2 * len(drawn), ptxas)
+    for (each, place, at), same in zip(other, _are_equal([each for each, _, _ in other]), strict=True):
+        found.counts["other bytes, Equal" if same else "other bytes, not Equal"] += 1
+        if same:
+            change = change_of(opcodes[2 * at], opcodes[2 * at + 1])
+            found.different.append(f"{written(each.direct)}: {place} ({change})")
 
 
-def _executed(each: MergedSequence, device: Device) -> str:
-    """Run a sequence both ways on inputs with special values; return an element that differs, or nothing."""
+def _executed(each: MergedSequence, device: Device, image: bytes, number: int, seed: int) -> str:
+    """Run a sequence both ways on inputs with special values; return an element that differs, or nothing.
+
+    `number` is that of the entry of the sequence as it is; the next one hides its values.
+    """
     language = LANGUAGES["ptx"]
     results = []
-    for program in (each.direct, each.hidden):
+    for at, program in enumerate((each.direct, each.hidden)):
         kernel = language.kernel([program])
-        contents = language.inputs(kernel, BLOCKS, 1, finite=False)
-        results.append(device.run(kernel, language, BLOCKS, contents)[0])
+        contents = language.inputs(kernel, BLOCKS, seed, finite=False)
+        results.append(device.run_entry(image, f"kernel_{number + at}", kernel, BLOCKS, contents)[0])
     other = difference(results[0], results[1], DTYPES[STORES[each.direct.store].buffer])
     if other is None:
         return ""
@@ -260,6 +324,7 @@ def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int) -> dict[str
         "seed": seed,
         "counts": dict(sorted(found.counts.items())),
         "sequences with other bytes": sorted(found.different),
+        "sequences that cannot be executed": sorted(found.failed),
     }
     return {"runs": [run], "merged sequences that are Equal": _shortened(found.changes)}
 
@@ -315,30 +380,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--jobs and --seconds must be positive")
     if chosen.gpu and not chosen.arch.startswith("sm_90"):
         parser.error(f"--gpu: sequences for {chosen.arch} do not run on a GPU of sm_90")
-    found = Found()
+    found, turn = Found(), 0
     try:
         ptxas = Ptxas.locate(chosen.arch, path=chosen.ptxas)
-        with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("fork")) as pool:
-            jobs = [
-                pool.submit(searched, chosen.seed * 1000 + number, chosen.seconds, ptxas, gpu=chosen.gpu)
-                for number in range(chosen.jobs)
-            ]
-            for job in jobs:
-                found.add(job.result())
+        while turn == 0 or time.monotonic() - start < chosen.seconds:
+            left = min(SLICE, chosen.seconds - (time.monotonic() - start))
+            with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("fork")) as pool:
+                seeds = [f"{chosen.seed} {turn} {number}" for number in range(chosen.jobs)]
+                jobs = [pool.submit(searched, seed, left, ptxas, gpu=chosen.gpu) for seed in seeds]
+                for job in jobs:
+                    found.add(job.result())
+            record, turn = record_of(found, ptxas, time.monotonic() - start, chosen.seed), turn + 1
+            if chosen.record is not None:
+                write_text(chosen.record, json.dumps(record, indent=1) + "\n")
     except (PtxasNotFound, DeviceError, ValueError) as error:
         parser.error(str(error))
-    return _finish(record_of(found, ptxas, time.monotonic() - start, chosen.seed), chosen.record)
+    return _finish(record, chosen.record)
 
 
 def _finish(record: Mapping[str, Any], path: Path | None) -> int:
     """Write and print a record; return the exit status."""
     if path is not None:
         write_text(path, json.dumps(record, indent=1) + "\n")
+    found = False
     for run in record["runs"]:
         print(f"ptxas {run['ptxas']} for {run['architecture']}: {run['counts']}")
-        for each in run["sequences with other bytes"]:
-            print(f"other bytes: {each}")
-    return int(any(run["sequences with other bytes"] for run in record["runs"]))
+        for key, name in (
+            ("sequences with other bytes", "other bytes"),
+            ("sequences that cannot be executed", "not executed"),
+        ):
+            for each in run.get(key, ()):
+                found = True
+                print(f"{name}: {each}")
+    return int(found)
 
 
 if __name__ == "__main__":

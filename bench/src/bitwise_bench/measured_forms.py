@@ -33,6 +33,8 @@ def record_forms(
 ) -> list[dict[str, Any]]:
     """Measure all forms in several processes, write the rows as `name` with the environment, and return them.
 
+    The rows so far are written after each part of the forms.
+
     `measured` is a function of a module, which other processes import.  `arguments` are those of the command `program`.
     """
     parser = command_parser(program, description)
@@ -41,9 +43,12 @@ def record_forms(
     chosen = parser.parse_args(arguments)
     parts = [forms[start::_PARTS] for start in range(_PARTS)]
     with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
-        rows = [row for part in pool.map(partial(_measured_part, measured), parts) for row in part]
-    record = {"environment": {**analysis_environment(), **Device().environment()}, name: rows}
-    chosen.out.write_bytes(lzma.compress(json.dumps(record, indent=1).encode()))
+        environment = {**analysis_environment(), **pool.submit(_environment).result()}
+        rows: list[dict[str, Any]] = []
+        for part in pool.map(partial(_measured_part, measured), parts):
+            rows += part
+            record = {"environment": environment, name: rows}
+            chosen.out.write_bytes(lzma.compress(json.dumps(record, indent=1).encode()))
     return rows
 
 
@@ -53,6 +58,10 @@ def recorded_forms(path: Path, name: str, form: type[Form]) -> tuple[str, list[t
     names = [field.name for field in fields(form)]
     rows: list[dict[str, Any]] = record[name]
     return record["environment"]["gpu"], [(form(**{each: row[each] for each in names}), row) for row in rows]
+
+
+def _environment() -> dict[str, str]:
+    return Device().environment()
 
 
 def _measured_part(measured: Callable[[Device, Form], dict[str, Any]], forms: Sequence[Form]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ LITERAL = f"mov.f32 %f2, {THREE};"
 LOADED = {
     "a parameter": "mov.f32 %f2, %f3;",
     "a sum with a parameter": "add.rn.f32 %f2, %f3, 0f00000000;",
+    "a sum of a parameter and a load": "add.s32 %r4, %r9, 5; mov.b32 %r5, %f3; sub.s32 %r6, %r4, %r5; mov.b32 %f2, %f3;",
     "a converted parameter": "cvt.rn.f32.s32 %f2, %r9;",
     "a product of a parameter": "mul.lo.s32 %r4, %r9, 1; cvt.rn.f32.s32 %f2, %r4;",
     "what another lane has of a parameter": "shfl.sync.idx.b32 %f2, %f3, 0, 31, -1;",
@@ -39,6 +40,9 @@ OPEN = {
     "a sum with no bits": "and.b32 %r4, %r1, 0; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
     "a sum with a product with 0": "mul.lo.u32 %r4, %r1, 0; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
     "a sum with a difference": "sub.u32 %r4, %r1, %r1; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
+    "a sum without what it adds": "add.u32 %r4, %r9, 3; sub.u32 %r5, %r4, %r9; cvt.rn.f32.u32 %f2, %r5;",
+    "a sum that is moved without what it adds": "add.u32 %r4, %r1, 3; mov.u32 %r5, %r4; sub.u32 %r6, %r5, %r1; cvt.rn.f32.u32 %f2, %r6;",
+    "a sum with a product that leaves no bits": "mul.lo.u32 %r4, %r1, 65536; mul.lo.u32 %r5, %r4, 65536; add.u32 %r6, %r5, 3; cvt.rn.f32.u32 %f2, %r6;",
     "a choice of one number": f"setp.gt.u32 %p1, %r1, 7; selp.f32 %f2, {THREE}, {THREE}, %p1;",
     "what local memory keeps": f"mov.f32 %f4, {THREE}; st.local.f32 [mine], %f4; ld.local.f32 %f2, [mine];",
     "a fused product": "mov.f32 %f4, 0f3f800000; mov.f32 %f5, 0f40000000; fma.rn.f32 %f2, %f4, %f5, %f4;",

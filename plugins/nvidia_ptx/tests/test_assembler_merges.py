@@ -14,7 +14,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
 from ptx_programs import ARCH, hashes, run, store, text
-from sass_listings import listing
+from sass_listings import listing, mnemonics
 
 LOAD = (
     "mul.wide.u32 %d2, %r0, 16; add.s64 %d2, %d1, %d2; ld.global.v4.b32 {%r1, %r2, %r5, %r6}, [%d2];"
@@ -74,6 +74,9 @@ MERGED = {
         "mov.b16 %h7, 0xbf80; mov.b32 %r3, {%h1, %h7};", PAIR, "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
     "number of a comparison": ("set.eq.u32.s32 %r3, %r1, %r2;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
     "halves of a load": ("ld.global.u16 %r3, [%d2];", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h8};"),
+    "halves of a rounding": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "halves of a rounding of fp32": ("cvt.rzi.s16.f32 %r3, %f1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "short shift by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "rounding of a flushed sign": ("neg.ftz.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "number of a comparison as fp32": ("set.lt.f32.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
     "long shift": ("mul.wide.u32 %d3, %r1, 33;", LONG, "mov.b32 %r4, 0x80000000; shl.b64 %d9, %d3, %r4; mov.b64 {%r19, %r9}, %d9;"),
@@ -133,6 +136,8 @@ def test_what_is_hidden_from_the_assembler_is_not_equal(first: str, hidden: str,
 GUARDED_CLAMPS = (
     "mov.f32 %f9, %f3; setp.gt.f32 %p2, %f3, 0f00000000; @!%p2 mov.f32 %f9, 0f00000000;",
     "mov.f32 %f9, 0f00000000; setp.gt.f32 %p2, %f3, 0f00000000; @%p2 mov.f32 %f9, %f3;",
+    "mov.b32 %r3, %f3; mov.b32 %r4, 0; setp.gt.f32 %p2, %f3, 0f00000000; @%p2 add.u32 %r4, %r3, 0; mov.b32 %f9, %r4;",
+    "mov.b32 %r4, %f3; mov.b32 %r3, 0; setp.gt.f32 %p2, %f3, 0f00000000; @!%p2 or.b32 %r4, %r3, 0; mov.b32 %f9, %r4;",
 )
 BOUNDED = ("tanh.approx.f32", "sin.approx.f32", "cos.approx.ftz.f32")
 GUARDED_BOUNDS = (
@@ -194,6 +199,107 @@ def test_what_a_thread_stores_in_its_own_memory_is_known_to_the_assembler() -> N
     assert form(other, "%r19", "") == form(other, "%r19", WORD)
 
 
+SAME_BITS = (
+    "mov.b32 %r4, %r3;", "bfe.u32 %r4, %r3, 0, 32;", "bfi.b32 %r4, %r3, %r2, 0, 32;", "shf.l.wrap.b32 %r4, %r2, %r3, 0;",
+    "shf.r.wrap.b32 %r4, %r3, %r2, 0;", "cvt.u32.u32 %r4, %r3;", "cvt.s32.u32 %r4, %r3;", "mul.lo.u32 %r4, %r3, 1;",
+    "mad.lo.s32 %r4, %r3, 1, 0;", "mad.lo.u32 %r4, %r2, 0, %r3;", "neg.s32 %r8, %r3; neg.s32 %r4, %r8;",
+    "add.u32 %r8, %r3, %r2; sub.u32 %r4, %r8, %r2;", "sub.u32 %r8, 0, %r3; sub.u32 %r4, 0, %r8;",
+    "add.u32 %r8, %r3, 7; mov.b32 %r18, %r8; add.u32 %r4, %r18, -7;", "dp4a.u32.u32 %r4, %r2, 0, %r3;",
+    "add.cc.u32 %r4, %r3, 0; addc.u32 %r8, %r2, 0;", "and.b32 %r4, %r3, %r3;",
+    "setp.eq.u32 %p5, %r3, %r3; selp.b32 %r4, %r3, %r2, %p5;",
+    "mov.u32 %r8, 0; mov.b32 %r4, %r2; L: mov.b32 %r4, %r3; add.u32 %r8, %r8, 1; setp.lt.u32 %p6, %r8, 3; @%p6 bra L;",
+)  # fmt: skip
+"""Instructions that return %r3 in %r4, which ptxas 12.8, 12.9 and 13.0 leave out."""
+KEPT_BITS = (
+    "max.u32 %r4, %r3, 0;", "min.s32 %r4, %r3, 0x7fffffff;", "xor.b32 %r8, %r3, %r2; xor.b32 %r4, %r8, %r2;",
+    "not.b32 %r8, %r3; not.b32 %r4, %r8;", "sad.u32 %r4, %r2, %r2, %r3;", "lop3.b32 %r4, %r3, %r2, %r5, 0xf0;",
+    "div.u32 %r4, %r3, 1;",
+)  # fmt: skip
+"""Others, through which some versions follow some sequences, or none."""
+OTHER_BITS = (
+    "add.u32 %r4, %r3, 1;", "add.u32 %r4, %r3, %r2;", "mul.lo.u32 %r4, %r3, 3;", "shr.u32 %r4, %r3, 1;",
+    "add.u32 %r4, %r3, 7; shr.u32 %r4, %r4, 1;", "mad.lo.u32 %r4, %r3, 5, %r2;", "min.u32 %r4, %r3, 1000;",
+)  # fmt: skip
+CARRIED = {
+    "reciprocal of a power": ("ex2.approx.ftz.f32 %f3, %f1; mov.b32 %r3, %f3;", "mov.b32 %f6, %r4; rcp.approx.ftz.f32 %f9, %f6; mov.b32 %r9, %f9;", "MUFU.RCP"),
+    "clamp": ("min.f32 %f3, %f1, 0f3F800000; mov.b32 %r3, %f3;", "mov.b32 %f6, %r4; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;", "FMNMX"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second", "opcode"), CARRIED.values(), ids=CARRIED)
+def test_instructions_that_return_their_operand_hide_nothing(first: str, second: str, opcode: str) -> None:
+    for carrier in (*SAME_BITS, *KEPT_BITS):
+        shown = canonical(first + carrier + second)
+        assert shown != canonical(first + PAIR + carrier + PAIR.replace("%r3", "%r4") + second), carrier
+        assert shown == canonical(first + carrier + second)
+    for other in OTHER_BITS:
+        assert canonical(first + other + second) == canonical(first + PAIR + other + second), other
+
+
+def test_the_installed_assembler_leaves_them_out(tmp_path: Path) -> None:
+    for first, second, opcode in CARRIED.values():
+        texts = [text(LOAD + first + carrier + second + store("%r9", 32)) for carrier in SAME_BITS]
+        for carrier, code in zip(SAME_BITS, mnemonics(texts, tmp_path), strict=True):
+            assert opcode not in code, carrier
+
+
+ONE = "0x3f800000"
+FOUND = {
+    "no bits": f"xor.b32 %r3, %r2, %r2; add.u32 %r4, %r3, {ONE};",
+    "bits of 0": f"and.b32 %r3, %r2, 0; add.u32 %r4, %r3, {ONE};",
+    "a product with 0": f"mul.lo.u32 %r3, %r2, 0; or.b32 %r4, %r3, {ONE};",
+    "a sum and its difference": f"add.u32 %r3, %r2, {ONE}; sub.u32 %r4, %r3, %r2;",
+    "a number of the launch": f"and.b32 %r3, %r0, 0; add.u32 %r4, %r3, {ONE};",
+    "a known side": f"setp.eq.u32 %p3, %r2, %r2; selp.b32 %r4, {ONE}, %r5, %p3;",
+    "all bits": f"or.b32 %r3, %r2, -1; and.b32 %r4, %r3, {ONE};",
+    "equal numbers": "set.eq.f32.u32 %r4, %r2, %r2;",
+    "an empty field": f"bfe.u32 %r3, %r2, 3, 0; add.u32 %r4, %r3, {ONE};",
+    "no common bits": f"not.b32 %r3, %r2; and.b32 %r3, %r3, %r2; add.u32 %r4, %r3, {ONE};",
+}
+"""Instructions that return 1 in %r4, as ptxas 12.8 and 13.0 find, whatever they read."""
+ALSO_NUMBERS = {
+    "shifts": f"shl.b32 %r3, %r2, 16; shl.b32 %r8, %r3, 16; add.u32 %r4, %r8, {ONE};",
+    "a shift of a mask": f"and.b32 %r3, %r2, 0xff; shr.u32 %r8, %r3, 8; add.u32 %r4, %r8, {ONE};",
+    "a mask of a shift": f"shl.b32 %r3, %r2, 16; and.b32 %r8, %r3, 0xff; add.u32 %r4, %r8, {ONE};",
+    "products": f"mul.lo.u32 %r3, %r2, 65536; mul.lo.u32 %r8, %r3, 65536; add.u32 %r4, %r8, {ONE};",
+    "the least number": f"min.u32 %r3, %r2, 0; add.u32 %r4, %r3, {ONE};",
+    "the second axis": f"mov.u32 %r3, %tid.y; add.u32 %r4, %r3, {ONE};",
+    "local memory": f"mov.b32 %r3, {ONE}; st.local.b32 [mine], %r3; ld.local.b32 %r4, [mine];",
+    "a function of no bits": f"lop3.b32 %r3, %r2, %r5, %r6, 0; add.u32 %r4, %r3, {ONE};",
+}
+OTHER_NUMBERS = {
+    "a loaded number": "mov.b32 %r4, %r2;",
+    "other bits": f"and.b32 %r3, %r2, 1; add.u32 %r4, %r3, {ONE};",
+    "a shift of other bits": f"shl.b32 %r3, %r2, 16; shr.u32 %r8, %r3, 17; add.u32 %r4, %r8, {ONE};",
+    "an unknown side": "setp.eq.u32 %p3, %r2, %r6; selp.b32 %r4, 0x40000000, %r5, %p3;",
+    "a relu": f"max.s32 %r3, %r2, 0; add.u32 %r4, %r3, {ONE};",
+    "a field": f"bfe.u32 %r3, %r2, 0, 8; add.u32 %r4, %r3, {ONE};",
+    "a sum of products": f"mad.lo.u32 %r3, %r2, %r5, 0; add.u32 %r4, %r3, {ONE};",
+}  # fmt: skip
+BOUNDED_BY_FOUND = "mov.b32 %f7, %r4; min.f32 %f3, %f1, %f7; {} max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"
+
+
+@pytest.mark.parametrize("number", {**FOUND, **ALSO_NUMBERS}.values(), ids=[*FOUND, *ALSO_NUMBERS])
+def test_a_number_that_the_assembler_finds_is_a_literal(number: str) -> None:
+    def form(hidden: str) -> object:
+        body = LOAD + number + BOUNDED_BY_FOUND.format(hidden) + store("%r9", 32)
+        return hashes(body, dtype="u32", shared=".local .align 4 .b8 mine[4];")
+
+    assert form("") != form(WORD)
+    assert form("") == form("")
+
+
+@pytest.mark.parametrize("number", OTHER_NUMBERS.values(), ids=OTHER_NUMBERS)
+def test_other_numbers_are_none_that_the_assembler_finds(number: str) -> None:
+    assert canonical(number + BOUNDED_BY_FOUND.format("")) == canonical(number + BOUNDED_BY_FOUND.format(WORD))
+
+
+def test_the_installed_assembler_finds_them(tmp_path: Path) -> None:
+    texts = [text(LOAD + each + BOUNDED_BY_FOUND.format("") + store("%r9", 32)) for each in FOUND.values()]
+    for name, code in zip(FOUND, mnemonics(texts, tmp_path), strict=True):
+        assert "FADD.SAT" in code, name
+
+
 def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:
     """ptxas does not know the number of a thread: it takes one bit of it for a sign."""
     field = "bfe.u32 %r3, %r0, 1, 1; {} bfe.s32 %r9, %r3, 32, 15;"
@@ -235,6 +341,10 @@ UNMERGED = {
     "extrema that flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.ftz.f16x2 %r9, %r3, %r5;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "upper half of a rounding by a shift": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16;"),
+    "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "shift of a word by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u32 %r9, %r1, %r3;"),
+    "short shift by an unsigned field": ("bfe.u32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "unsigned extension": ("cvt.u64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
     "pair with a positive literal": ("mov.b16 %h7, 0x3f80; mov.b32 %r3, {%h1, %h7};", PAIR,
                                      "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),

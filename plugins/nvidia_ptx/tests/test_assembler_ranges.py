@@ -45,6 +45,11 @@ DECIDED = {
     "move under a guard": ("abs.f32 %f4, %f1; setp.gt.s32 %p3, %r5, 5; mov.f32 %f3, 0f3F800000; @%p3 mov.f32 %f3, %f4;", "gt -1"),
     "extremum": ("sin.approx.f32 %f4, %f1; max.f32 %f3, %f4, 0f3F000000;", "gt 0"),
     "bits": ("abs.f32 %f4, %f1; mov.b32 %r8, %f4; add.s32 %r8, %r8, 0; mov.b32 %f3, %r8;", "ge 0"),
+    "bits of a field": ("abs.f32 %f4, %f1; mov.b32 %r8, %f4; bfe.u32 %r8, %r8, 0, 32; mov.b32 %f3, %r8;", "ge 0"),
+    "bits in a sum of products": ("abs.f32 %f4, %f1; mov.b32 %r8, %f4; mad.lo.u32 %r8, %r5, 0, %r8; mov.b32 %f3, %r8;", "ge 0"),
+    "bits of two words": ("abs.f32 %f4, %f1; mov.b32 %r8, %f4; shf.l.wrap.b32 %r8, %r5, %r8, 0; mov.b32 %f3, %r8;", "ge 0"),
+    "negated twice as an integer": ("abs.f32 %f4, %f1; mov.b32 %r8, %f4; neg.s32 %r8, %r8; neg.s32 %r8, %r8; mov.b32 %f3, %r8;", "ge 0"),
+    "selection of a known side": ("abs.f32 %f4, %f1; setp.eq.s32 %p3, %r5, %r5; selp.f32 %f3, %f4, %f2, %p3;", "ge 0"),
 }  # fmt: skip
 """Instructions that leave a number in %f3, and comparisons of it that ptxas makes true."""
 

@@ -144,13 +144,18 @@ class Device:
         `optimised`: the assembler optimises the kernel, as it does by default.
         """
         image = self.assembled(kernel.text, optimised=optimised)
+        return self.run_entry(image, "kernel", kernel, blocks, contents)
+
+    def run_entry(
+        self, image: bytes, entry: str, kernel: KernelText, blocks: int, contents: Mapping[str, Array]
+    ) -> list[Array]:
+        """Return what `run` returns, of a kernel that is an entry of machine code."""
         launch = kernel.launch(blocks)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check("cuModuleLoadData", ctypes.byref(module), image)
         held: dict[str, ctypes.c_uint64] = {}
         try:
-            entry = (launch.entry or "kernel").encode()
-            self.check("cuModuleGetFunction", ctypes.byref(function), module, entry)
+            self.check("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
             for name in launch.buffers():
                 size = kernel.bytes_of(name, blocks)
                 pointer = held[name] = self.allocated(size)

@@ -374,6 +374,71 @@ def _narrow() -> Iterator[Spec]:
         yield spec(f"{verb} by {number}", (word,), word, f"{verb} @, $0, {number};", "predicate words")
 
 
+SAME_BITS = "same bits"
+"""The family of operations that return their first operand."""
+
+_SAME_WORDS = (
+    "bfe.u32 @, $0, 0, 32;", "bfe.s32 @, $0, 0, 32;", "bfi.b32 @, $0, $1, 0, 32;", "bfi.b32 @, $1, $0, 3, 0;",
+    "shf.l.wrap.b32 @, $1, $0, 0;", "shf.r.wrap.b32 @, $0, $1, 0;", "shf.l.clamp.b32 @, $0, $1, 32;",
+    "cvt.u32.u32 @, $0;", "cvt.s32.u32 @, $0;", "mul.lo.u32 @, $0, 1;", "mad.lo.s32 @, $0, 1, 0;",
+    "mad.lo.u32 @, $1, 0, $0;", "min.u32 @, $0, -1;", "max.u32 @, $0, 0;", "min.s32 @, $0, 0x7fffffff;",
+    "max.s32 @, $0, 0x80000000;", "div.u32 @, $0, 1;", "not.b32 ~r0, $0; not.b32 @, ~r0;",
+    "neg.s32 ~r0, $0; neg.s32 @, ~r0;", "brev.b32 ~r0, $0; brev.b32 @, ~r0;",
+    "xor.b32 ~r0, $0, $1; xor.b32 @, ~r0, $1;",
+    "add.u32 ~r0, $0, $1; sub.u32 @, ~r0, $1;", "sub.u32 ~r0, $1, $0; sub.u32 @, $1, ~r0;",
+    "add.u32 ~r0, $0, 7; add.u32 @, ~r0, -7;", "xor.b32 ~r0, $0, 0x80000000; xor.b32 @, ~r0, 0x80000000;",
+    "mov.b32 {~h0, ~h1}, $0; mov.b32 @, {~h0, ~h1};",
+    "and.b32 ~r0, $0, 0xffff; and.b32 @, $0, 0xffff0000; or.b32 @, @, ~r0;",
+    "prmt.b32 @, $0, $1, 0x3210;", "prmt.b32 @, $1, $0, 0x7654;",
+    "dp4a.u32.u32 @, $1, 0, $0;",
+    "sad.u32 @, $1, $1, $0;", "add.cc.u32 @, $0, 0; addc.u32 ~r0, $1, 0;", "lop3.b32 @, $0, $1, $1, 0xf0;",
+    "lop3.b32 @, $1, $0, $1, 0xcc;", "and.b32 @, $0, $0;", "or.b32 @, $0, 0;", "add.s32 @, 0, $0;",
+    "shl.b32 @, $0, 0;", "rem.u32 ~r0, $0, 1; add.u32 @, $0, ~r0;", "shl.b32 ~r0, $1, 32; or.b32 @, $0, ~r0;",
+    "setp.eq.u32 ~p0, $0, $0; selp.b32 @, $0, $1, ~p0;", "setp.ne.u32 ~p0, $0, $1; selp.b32 @, $0, $1, ~p0;",
+    "mov.b32 @, $0; setp.ne.u32 ~p0, $0, $0; @~p0 mov.b32 @, $1;",
+    "setp.lt.s32 ~p0, $1, 0; selp.b32 @, $0, $0, ~p0;",
+    "{ .reg .b64 %wide; cvt.u64.u32 %wide, $0; cvt.u32.u64 @, %wide; }",
+    "{ .reg .b64 %wide; mov.b64 %wide, {$1, $0}; shr.u64 %wide, %wide, 32; cvt.u32.u64 @, %wide; }",
+    "{ .reg .b64 %wide; mul.wide.u32 %wide, $0, 1; cvt.u32.u64 @, %wide; }",
+    "bar.sync 0; st.shared.b32 [~own], $0; ld.shared.b32 @, [~own];",
+    "bar.sync 0; st.shared.v2.b32 [~own], {$1, $0}; ld.shared.v2.b32 {~r0, @}, [~own];",
+    "{ .reg .pred %side; setp.lt.s32 %side, $1, 0; @%side bra OTHER; mov.b32 @, $0; bra JOIN; "
+    "OTHER: mov.b32 @, $0; JOIN: }",
+)  # fmt: skip
+"""Instructions that return a word of 32 bits, $0, whatever another one is, $1."""
+
+_SAME_PAIRS = (
+    "bfe.u64 @, $0, 0, 64;", "bfi.b64 @, $0, $1, 0, 64;", "cvt.s64.u64 @, $0;", "mul.lo.u64 @, $0, 1;",
+    "mad.lo.u64 @, $1, 0, $0;", "max.u64 @, $0, 0;", "min.s64 @, $0, 0x7fffffffffffffff;", "div.u64 @, $0, 1;",
+    "not.b64 @, $0; not.b64 @, @;", "add.u64 @, $0, $1; sub.u64 @, @, $1;", "xor.b64 @, $0, $1; xor.b64 @, @, $1;",
+    "neg.s64 @, $0; neg.s64 @, @;", "{ .reg .b32 %low; mov.b64 {%low, ~r0}, $0; mov.b64 @, {%low, ~r0}; }",
+    "sad.u64 @, $1, $1, $0;", "shl.b64 @, $0, 0;", "or.b64 @, $0, 0;", "and.b64 @, $0, $0;",
+)  # fmt: skip
+_SAME_HALVES = (
+    "cvt.u16.u16 @, $0;", "cvt.s16.u16 @, $0;", "mul.lo.u16 @, $0, 1;", "mad.lo.u16 @, $1, 0, $0;", "max.u16 @, $0, 0;",
+    "min.s16 @, $0, 0x7fff;", "div.u16 @, $0, 1;", "not.b16 @, $0; not.b16 @, @;",
+    "add.u16 @, $0, $1; sub.u16 @, @, $1;",
+    "xor.b16 @, $0, $1; xor.b16 @, @, $1;", "cvt.u32.u16 ~r0, $0; cvt.u16.u32 @, ~r0;",
+    "cvt.s32.s16 ~r0, $0; cvt.u16.u32 @, ~r0;", "mov.b32 ~r0, {$0, $1}; cvt.u16.u32 @, ~r0;",
+    "mov.b32 ~r0, {$1, $0}; shr.u32 ~r0, ~r0, 16; cvt.u16.u32 @, ~r0;", "shl.b16 @, $0, 0;", "or.b16 @, $0, 0;",
+    "mov.b32 ~r0, {$1, $0}; mov.b32 {~h0, @}, ~r0;",
+    "mov.b32 ~r0, {$0, $0}; prmt.b32 ~r0, ~r0, ~r0, 0x3232; cvt.u16.u32 @, ~r0;",
+)  # fmt: skip
+
+
+def _same_bits() -> Iterator[Spec]:
+    """Operations on integers and moves that return an operand, which assemblers see through."""
+    for texts, kinds, other in (
+        (_SAME_WORDS, ("f32", "i32", "h2", "b2"), "i32"),
+        (_SAME_PAIRS, ("f64", "i64"), "i64"),
+        (_SAME_HALVES, ("f16", "bf16", "i16"), "i16"),
+    ):
+        for kind in kinds:
+            for text in texts:
+                operands = (kind, other) if "$1" in text else (kind,)
+                yield Spec(f"same {kind}: {text}", operands, kind, text, False, SAME_BITS)
+
+
 LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"f32": ("fp32", 4), "f16": ("fp16", 4), "bf16": ("bf16", 4), "f64": ("fp64", 4), "i32": ("u32", 4),
      "i64": ("u64", 4), "i16": ("u16", 4), "h2": ("fp16", 4), "b2": ("bf16", 4)}
@@ -381,12 +446,17 @@ LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
 """The element type of the buffer of each kind of loaded value, and the number of loaded values in each thread."""
 
 
+def _crosses(spec: Spec) -> bool:
+    """Return whether an operation needs the other threads of the block."""
+    return spec.family in ("shared", "shuffle", "predicated stores", HIDDEN) or "bar.sync" in spec.text
+
+
 def _every() -> Iterator[Spec]:
     opcodes: set[str] = set()
-    for make in (_floats, _integers, _conversions, _choices, _moves, _hidden, _narrow):
+    for make in (_floats, _integers, _conversions, _choices, _moves, _hidden, _narrow, _same_bits):
         for each in make():
             opcodes |= {word.split()[0] for word in each.text.split(";") if word.strip()}
-            yield replace(each, crosses=each.family in ("shared", "shuffle", "predicated stores", HIDDEN))
+            yield replace(each, crosses=_crosses(each))
     yield from recorded_specs(opcodes)
 
 

@@ -15,7 +15,7 @@ from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.addresses.arrays import storing_addresses
 from bitwise_nvidia_ptx.addresses.numbers import reading_addresses
 from bitwise_nvidia_ptx.addresses.stored import keeping_addresses
-from bitwise_nvidia_ptx.assembler_choices.merges import is_guarded_move, unless_merged
+from bitwise_nvidia_ptx.assembler_choices.merges import is_guarded_move, unless_merged, unless_selected
 from bitwise_nvidia_ptx.assembler_choices.open_sums import is_open, of_its_text, unmarked
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
@@ -74,4 +74,4 @@ class AvailableTable(OpcodeTable):
 
     def with_guard(self, step: Step, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.with_guard`: for the assembler, a move under a guard selects in every lane."""
-        return unless_merged(step, instruction, context) if is_guarded_move(instruction) else step
+        return unless_selected(step, instruction, context)

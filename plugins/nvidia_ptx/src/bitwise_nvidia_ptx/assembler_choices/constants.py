@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from itertools import combinations
 
 import numpy as np
 
@@ -47,6 +48,8 @@ _FOLDED = re.compile(
 
 _PASSED_ON = frozenset({"mov", "cvt", "neg", "abs", "add", "sub", "mul", "mad", "fma", "shfl"})
 """Opcodes whose result has no number that follows from the text, if one of their operands has none."""
+
+_INTEGER_SUMS = frozenset({"add", "sub", "mul", "mad"})
 
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results the assembler cannot know."""
@@ -126,7 +129,9 @@ def _run_time_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
     pending = list(definitions)
     while pending:
         name = pending.pop()
-        if name in run_time and not all(_is_unknown(each, kernel, run_time, literal) for each in definitions[name]):
+        if name in run_time and not all(
+            _is_unknown(each, kernel, opcodes, run_time, literal) for each in definitions[name]
+        ):
             run_time.discard(name)
             pending += readers.get(name, frozenset()) & run_time
     return frozenset(run_time)
@@ -145,7 +150,9 @@ def _reads_literals(instruction: Instruction, literal: set[str]) -> bool:
     )
 
 
-def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str], literal: frozenset[str]) -> bool:
+def _is_unknown(
+    instruction: Instruction, kernel: Kernel, opcodes: OpcodeTable, run_time: set[str], literal: frozenset[str]
+) -> bool:
     """Return whether an instruction loads its result, or moves, adds or multiplies what is loaded."""
     base, *parts = instruction.opcode.split(".")
     if base in ("ld", "ldu"):
@@ -159,7 +166,41 @@ def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str], li
     plain = len(names) + len(numbers) == len(sources) and len(set(names)) == len(names)
     # A literal in a register may be 0, which leaves nothing of a product.
     loaded = names if scaled else [each for each in names if each not in literal]
-    return plain and bool(loaded) and run_time.issuperset(loaded) and not (scaled and any(not each for each in numbers))
+    if not plain or not loaded or not run_time.issuperset(loaded) or (scaled and any(not each for each in numbers)):
+        return False
+    if base not in _INTEGER_SUMS or parts[-1][0] not in "su":
+        return True
+    # An even factor and the upper half of a product may leave none of the loaded bits; a sum, what its difference adds.
+    vanishes = "hi" in parts or (scaled and any(not each & 1 for each in numbers))
+    return not vanishes and not _share_loads(names, kernel, opcodes)
+
+
+@once_a_kernel
+def _loads_below(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[str, int]:
+    """Return which loaded registers each register is computed from by moves, sums and products, as a set of bits."""
+    definitions, readers = _definitions(kernel, opcodes)
+    own = {name: 1 << place for place, name in enumerate(definitions)}
+    found = dict.fromkeys(definitions, 0)
+    pending = list(definitions)
+    while pending:
+        name = pending.pop()
+        below = 0
+        for each in definitions[name]:
+            if each.opcode.split(".", 1)[0] in _PASSED_ON:
+                for source in registers_of(*each.operands[1:]):
+                    below |= found.get(source, 0)
+            else:
+                below |= own[name]
+        if below != found[name]:
+            found[name] = below
+            pending += readers.get(name, frozenset())
+    return found
+
+
+def _share_loads(names: list[str], kernel: Kernel, opcodes: OpcodeTable) -> bool:
+    """Return whether two of some registers are computed from one loaded number."""
+    below = [_loads_below(kernel, opcodes).get(name, 0) for name in names] if len(names) > 1 else []
+    return any(one & other for one, other in combinations(below, 2))
 
 
 def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool | None:

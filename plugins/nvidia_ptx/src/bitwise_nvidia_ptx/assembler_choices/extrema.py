@@ -141,7 +141,7 @@ def _literals(operand: Operand, user: Instruction, sources: Sources) -> set[int 
                 found.add(source.value & 0xFFFFFFFF)
             elif each.opcode.startswith("mov.") and len(each.operands) == 2 and isinstance(source, Register):
                 pending.append((source, each))
-            elif sources.follows_from_literals(sources.places[id(each)]):
+            elif sources.follows_from_literals(sources.places[id(each)]) or sources.finds(each):
                 found.add(None)
             else:
                 return set()

@@ -72,7 +72,9 @@ _TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
 _TO_INTEGERS = frozenset({"rni.", "rzi.", "rmi.", "rpi."})
 _OF_SHORT_FLOATS = re.compile(r"cvt\.[\w.]*?(b?f16)\.(b?f16)")
 _SATURATED_SIGNED = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.s(32|64)")
-_FLOAT_TO_WORD = re.compile(r"cvt\.r[nzmp]i\.[\w.]*u32\.f32")
+_AS_UNSIGNED = re.compile(r"cvt\.[\w.]*\.u\d+\.b?f\d+|bfe\.s\d+|cvt\.s\d+\.s\d+")
+"""What ptxas joins with a conversion of an unsigned number, as if that were one of a signed number."""
+_TO_NARROW = re.compile(r"cvt\.r[nzmp]i\.[\w.]*[su](8|16)\.b?f\d+")
 _FLUSHED_TO_WORD = re.compile(r"cvt\.r[mp]i\.[\w.]*ftz\.[\w.]*[su]32\.f32")
 _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
 _SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
@@ -111,14 +113,32 @@ class _Merge:
 @once_a_kernel
 def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge, by the identity of the last instruction of each sequence."""
-    sources = Sources(kernel, opcodes)
+    sources = _sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
     for sources.use, instruction in enumerate(kernel.instructions):
-        if len(instruction.operands) > 1 and (is_guarded_move(instruction) or _may_be_merged(instruction.opcode)):
+        if len(instruction.operands) > 1 and not is_guarded_move(instruction) and _may_be_merged(instruction.opcode):
             merge = _merge_of(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
     return found
+
+
+@once_a_kernel
+def _selections(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
+    """Return what ptxas may merge with an instruction under a guard, where the guard makes it a selection."""
+    sources = _sources(kernel, opcodes)
+    found: dict[int, _Merge] = {}
+    for sources.use, instruction in enumerate(kernel.instructions):
+        if instruction.guard is not None and len(instruction.operands) > 1 and _is_guarded_choice(instruction, sources):
+            merge = _of_guarded_move(instruction, sources)
+            if merge is not None:
+                found[id(instruction)] = merge
+    return found
+
+
+@once_a_kernel
+def _sources(kernel: Kernel, opcodes: OpcodeTable) -> Sources:
+    return Sources(kernel, opcodes)
 
 
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
@@ -148,8 +168,6 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("a conversion with an operation whose sign it takes for its own")
     if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
         return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
-    if base == "mov" and instruction.guard is not None:
-        return _of_guarded_move(instruction, sources)
     if base in ("set", "setp") and (ranged := compared_by_range(instruction, sources)) is not None:
         what = "a comparison that is decided by the range of its numbers, also for a NaN"
         return _Merge(what, ranged, form=FLOAT_FORMATS["fp32"])
@@ -161,16 +179,17 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _of_bit_fields(base, bits_of(instruction), operands, sources)
     if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
         halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
-        return _Merge("a move of halves with a load that fills one of them") if halves else None
+        halves = halves or _of_kind(operands, sources, lambda each: _TO_NARROW.fullmatch(each) is not None)
+        return _Merge("a move of halves with a load or a rounding that fills one of them") if halves else None
     if _TO_INTEGER.fullmatch(opcode):
         if _of_kind(operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None):
             return _Merge("a rounding to an integer with a sign that flushes")
         if _of_kind(operands, sources, partial(_rounds_otherwise, opcode)):
             return _Merge("a rounding to an integer with a conversion of 16 bits, whose rounding it takes")
     if _SHORT_SHIFT.fullmatch(opcode) and _of_kind(
-        operands[1:], sources, lambda each: _FLOAT_TO_WORD.fullmatch(each) is not None
+        operands[1:], sources, lambda each: _AS_UNSIGNED.fullmatch(each) is not None
     ):
-        return _Merge("a shift of 16 bits with a conversion to an integer, as one of 16 bits")
+        return _Merge("a shift of 16 bits with a conversion to an integer or a signed field, as one of 16 bits")
     if _SATURATED_WORD.fullmatch(opcode) and _of_kind(
         operands, sources, lambda each: _FLUSHED_TO_WORD.fullmatch(each) is not None
     ):
@@ -224,7 +243,7 @@ def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -
     """Return whether a conversion may follow an operation of the other sign that ptxas joins with it."""
     joined = ""
     if re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.u\d+", opcode):
-        joined = r"cvt\.[\w.]*\.u\d+\.b?f\d+|bfe\.s\d+|cvt\.s\d+\.s\d+"
+        joined = _AS_UNSIGNED.pattern
     elif re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.s\d+", opcode):
         joined = r"abs\.s\d+"
     elif re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
@@ -393,21 +412,29 @@ def _is_computed_literal(operand: Operand, sources: Sources) -> bool:
     )
 
 
-def _choice(instruction: Instruction) -> tuple[Operand, ...]:
-    """Return what an instruction reads: of a move under a guard what it leaves, too, and the predicate, as a selection.
+def _choice(instruction: Instruction, sources: Sources) -> tuple[Operand, ...]:
+    """Return what an instruction reads: under a guard that selects what it leaves, too, and the predicate.
 
-    ptxas makes a selection of such a move.
+    ptxas makes a selection of a move under a guard, and of an operation that returns an operand.
     """
     guard = instruction.guard
-    if guard is None or not instruction.opcode.startswith("mov."):
+    if guard is None or not _is_guarded_choice(instruction, sources):
         return instruction.operands[1:]
     return (*instruction.operands[1:], instruction.operands[0], Register(guard.register))
 
 
+def _is_guarded_choice(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether an instruction writes a register under a guard, and may return an operand."""
+    if instruction.guard is None or not isinstance(instruction.operands[0], Register):
+        return False
+    if instruction.opcode.startswith("mov."):
+        return len(instruction.operands) == 2
+    stated = instruction.opcode.startswith(("setp.", "selp.", "ld", "st.", "bra", "shfl"))
+    return not stated and sources.passes_on(instruction)
+
+
 def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | None:
     """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
-    if not isinstance(instruction.operands[0], Register) or len(instruction.operands) != 2:
-        return None
     if _of_clamps(instruction, sources) is not None:
         return _Merge("a move under a guard with the extremum before it")
     return _of_extrema(instruction, sources)
@@ -415,17 +442,20 @@ def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | Non
 
 def _of_extrema(instruction: Instruction, sources: Sources) -> _Merge | None:
     """A selection between a literal and the fp32 number that is compared with it: an extremum."""
-    *choices, predicate = _choice(instruction)
+    *choices, predicate = _choice(instruction, sources)
     if bits_of(instruction) != 32 or not sources.compared[32]:
         return None
-    negated = instruction.opcode.startswith("mov.") and instruction.guard is not None and instruction.guard.negated
-    found = extremum_of(choices[::-1] if negated else choices, predicate, instruction, sources)
-    if found is None:
-        return None
-    what = "a selection with the comparison whose operands it takes"
-    if not found.keeps_subnormals:
-        return _Merge(what, opens=True)
-    return _Merge(what, found.number, opens=found.moves_nans, differs=_is_subnormal)
+    negated = instruction.guard is not None and instruction.guard.negated and not instruction.opcode.startswith("selp.")
+    for each in choices[:-1]:
+        sides = [choices[-1], each] if negated else [each, choices[-1]]
+        found = extremum_of(sides, predicate, instruction, sources)
+        if found is None:
+            continue
+        what = "a selection with the comparison whose operands it takes"
+        if not found.keeps_subnormals:
+            return _Merge(what, opens=True)
+        return _Merge(what, found.number, opens=found.moves_nans, differs=_is_subnormal)
+    return None
 
 
 def _is_subnormal(numbers: Array) -> Array:
@@ -451,12 +481,14 @@ def _of_clamps(instruction: Instruction, sources: Sources) -> _Merge | None:
     for outer, inner in (((_HIGH, is_zero), (_LOW, is_one)), ((_LOW, is_one), (_HIGH, is_zero))):
         if not _bounds(instruction, *outer, bits, sources):
             continue
-        for operand in _choice(instruction):
+        for operand in _choice(instruction, sources):
             for each in sources.of(operand):
                 if not _bounds(each, *inner, bits, sources):
                     continue
                 zeros = any(
-                    sources.may_be(one, is_minus_zero, user) for user in (instruction, each) for one in _choice(user)
+                    sources.may_be(one, is_minus_zero, user)
+                    for user in (instruction, each)
+                    for one in _choice(user, sources)
                 )
                 if zeros:
                     return _Merge("a minimum and a maximum into an operation that returns no zero of this sign")
@@ -470,8 +502,9 @@ def _bounds(
     instruction: Instruction, verb: re.Pattern[str], bound: Callable[[int], bool], bits: int, sources: Sources
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
-    opcode, operands = instruction.opcode, _choice(instruction)
-    chooses = opcode.startswith(("selp.", "mov.")) and len(operands) == 3 and sources.compared.get(bits, False)
+    opcode, operands = instruction.opcode, _choice(instruction, sources)
+    selects = opcode.startswith("selp.") or len(operands) > len(instruction.operands) - 1
+    chooses = selects and sources.compared.get(bits, False)
     if not opcode.endswith(str(bits)) or not (chooses or verb.fullmatch(opcode) is not None):
         return False
     if not any(sources.may_be(each, bound, instruction) for each in operands):
@@ -495,7 +528,16 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 
     An execution on bit patterns has a note.  Raises Unsupported in other analyses than the one of terms.
     """
-    merge = _merges(context.kernel, context.arch.opcodes).get(id(instruction))
+    return _unless(_merges(context.kernel, context.arch.opcodes).get(id(instruction)), step, instruction, context)
+
+
+def unless_selected(step: Step, instruction: Instruction, context: Context) -> Step:
+    """Return the step of an instruction with its guard, as `unless_merged` does, where that selects."""
+    merge = _selections(context.kernel, context.arch.opcodes).get(id(instruction))
+    return _unless(merge, step, instruction, context)
+
+
+def _unless(merge: _Merge | None, step: Step, instruction: Instruction, context: Context) -> Step:
     if merge is None:
         return step
     name = f"{instruction.opcode} at line {instruction.line} of {program_digest(context.module, context.kernel)}"

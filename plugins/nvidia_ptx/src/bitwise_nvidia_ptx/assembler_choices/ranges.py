@@ -107,11 +107,14 @@ def _result_of(made: Instruction, sources: Sources, depth: int) -> _Range:
     def operand(place: int) -> _Range:
         return _range_of(made.operands[place], made, sources, depth)
 
+    if base == "selp" and any(
+        each.operands[1] == each.operands[2] for each in sources.comparisons(made.operands[3], made)
+    ):
+        return _narrowest(operand(1), operand(2))
     if base in ("mov", "selp") and len(made.operands) > 1:
         return operand(1) if base == "mov" else operand(1).joined(operand(2))
-    if parts[-1:] != ["f32"]:
-        passed = [each for each in made.operands[1:] if isinstance(each, Register)]
-        return operand(made.operands.index(passed[0])) if len(passed) == 1 and sources.passes_on(made) else _ANY
+    if parts[-1:] != ["f32"] or base == "div":
+        return _of_passed(made, sources, depth)
     if "sat" in parts:
         return _Range(0.0, 1.0, nan=False)
     if base in ("sin", "cos", "tanh"):
@@ -134,6 +137,20 @@ def _result_of(made: Instruction, sources: Sources, depth: int) -> _Range:
     if base == "fma":
         return _sum(_product(made, operand(1), operand(2)), operand(3))
     return _ANY
+
+
+def _of_passed(made: Instruction, sources: Sources, depth: int) -> _Range:
+    """Return the narrowest range of what an instruction may return unchanged; of a load, of what its memory holds."""
+    kept = [*sources.stored(made), *sources.restored(sources.places[id(made)])]
+    passed = [(Register(name), sources.kernel.instructions[at]) for name, at in kept]
+    if sources.passes_on(made):
+        passed += [(each, made) for each in made.operands[1:]]
+    return _narrowest(*(_range_of(each, user, sources, depth) for each, user in passed if isinstance(each, Register)))
+
+
+def _narrowest(*ranges: _Range) -> _Range:
+    """Return the range that decides most comparisons."""
+    return min(ranges, key=lambda each: (each == _ANY, each.high - each.low), default=_ANY)
 
 
 def _negated(one: _Range) -> _Range:

@@ -15,6 +15,7 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
 from bitwise_nvidia_ptx.addresses.numbers import flow_of
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
+from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_numbers
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 WIDTHS = {"f16": 16, "f32": 32, "f64": 64}
@@ -23,6 +24,10 @@ ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 """The pattern of 1 by width."""
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
+_INVERTIBLE = re.compile(r"(add|sub|neg)\.(cc\.)?[su]\d+|(xor|not|brev)\.b\d+")
+"""Operations on integers that another one may undo."""
+_BETWEEN_INTEGERS = re.compile(r"cvt\.(sat\.)?[su]\d+\.[su]\d+")
+_OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide)|min|max|div)\.(cc\.)?[su]\d+")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
 
 
@@ -74,11 +79,19 @@ class Sources:
             return holds(operand.value)
         if not isinstance(operand, Register):
             return False
+        if operand.name in found_numbers(self.kernel, self.opcodes):
+            return True
         if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
             use = self.use if user is None else self.places[id(user)]
             return any(map(holds, self._literals(operand.name, use))) or self._may_be_computed(operand.name, use)
         numbers = self._numbers_of(operand.name)
         return numbers is None or any(map(holds, numbers))
+
+    def finds(self, instruction: Instruction) -> bool:
+        """Return whether the assembler may find the number that an instruction writes, whatever it reads."""
+        return not self.flow.infos[self.places[id(instruction)]].writes.isdisjoint(
+            found_numbers(self.kernel, self.opcodes)
+        )
 
     def _numbers_of(self, name: str) -> frozenset[int] | None:
         """Return the literals that are moved to a register, None if it may hold other numbers."""
@@ -92,6 +105,8 @@ class Sources:
     def is_known(self, operand: Operand) -> bool:
         """Return whether the assembler may know an operand."""
         if is_assembler_constant(operand, self.kernel, self.opcodes) is not False or not isinstance(operand, Register):
+            return True
+        if operand.name in found_numbers(self.kernel, self.opcodes):
             return True
         literals = any(True for _ in self._literals(operand.name, self.use))
         return literals or self._may_be_computed(operand.name, self.use)
@@ -183,7 +198,30 @@ class Sources:
                 yield instruction
                 if self.passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
                     pending += [(each, index) for each in self.flow.infos[index].reads]
+                else:
+                    pending += self.restored(index)
                 pending += self.stored(instruction)
+
+    def restored(self, index: int) -> Iterator[tuple[str, int]]:
+        """Yield the registers, with their places, that an operation on integers may restore: operands of another one.
+
+        The other one changes them, and its result is an operand of this one, also behind moves.
+        """
+        if _INVERTIBLE.fullmatch(self.kernel.instructions[index].opcode) is None:
+            return
+        pending = [(name, index) for name in self.flow.infos[index].reads]
+        seen = set[int]()
+        while pending:
+            for inner in self._reaching(*pending.pop()):
+                if inner in seen:
+                    continue
+                seen.add(inner)
+                instruction = self.kernel.instructions[inner]
+                reads = [(name, inner) for name in self.flow.infos[inner].reads]
+                if _INVERTIBLE.fullmatch(instruction.opcode) is not None:
+                    yield from reads
+                elif self.passes_on(instruction):
+                    pending += reads
 
     def stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
         """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
@@ -249,14 +287,21 @@ class Sources:
             return True
         sources = instruction.operands[1:]
         names = [each.name for each in sources if isinstance(each, Register)]
-        if base in ("min", "max", "and", "or") and len(set(names)) < len(names):
+        if base in ("min", "max", "and", "or", "sad") and len(set(names)) < len(names):
+            return True
+        if base in ("lop3", "bfe", "bfi", "shf", "dp4a") or _BETWEEN_INTEGERS.fullmatch(instruction.opcode):
             return True
         bits = bits_of(instruction)
         low = (1 << bits - 1) - 1
+        if _OF_INTEGERS.fullmatch(instruction.opcode):
+            # A product with 1 or -1, or one with 0 that is added; the largest or the smallest number.
+            ones = 2 * low + 1
+            special = frozenset({0, 1, ones}) if base in ("mul", "mad", "div") else frozenset({0, ones, low, low + 1})
+            return any(self.may_be(each, lambda number: number & ones in special, instruction) for each in sources)
         neutral: Callable[[int], bool] | None = None
         if base in ("add", "sub", "or", "xor", "shl", "shr"):
             neutral = lambda number: not number & low  # noqa: E731
-        elif base in ("mul", "fma") and bits in ONES:
+        elif base in ("mul", "fma", "div") and bits in ONES:
             neutral = lambda number: number & low == ONES[bits]  # noqa: E731
         elif base == "and":
             neutral = lambda number: number & low == low  # noqa: E731
