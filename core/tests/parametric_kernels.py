@@ -8,6 +8,7 @@ from bitwise_core.checker.parametric.signature import function_signature, parame
 from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.visible_copies import visible_copies
 
 SM90 = pytest.importorskip("bitwise_nvidia_sm90.architecture").SM90
 
@@ -58,7 +59,8 @@ def program_only(text: str) -> str | None:
 
 def parametric_function(text: str) -> bytes:
     module = SM90.parse(text, "kernel.ptx")
-    return function_signature(module, module.kernel(None), SM90).value
+    copies = visible_copies(SM90, frozenset(), set())
+    return function_signature(module, module.kernel(None), SM90, copies=copies).value
 
 
 def equal_at_launch(first: str, second: str, grids: tuple[int, int], n: int, m: int) -> bool:

@@ -260,6 +260,23 @@ def unwitnessed_pairs(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + note
 
 
+def missing_fences(record: Mapping[str, Any]) -> str:
+    """Return the kernels of the corpus that lack a proxy fence, by architecture and version of the compiler."""
+    rows = []
+    for run in record["runs"]:
+        families = run["families"]
+        sums = {name: sum(each[name] for each in families.values()) for name in ("kernels", "unfenced", "determined")}
+        lacking = sum(each["unfenced"] > 0 for each in families.values())
+        rows.append([f"{run['target']}, Triton {run['triton']}", *sums.values(), f"{lacking} of {len(families)}"])
+    head = (
+        *("architecture and compiler", "kernels", "lack a fence"),
+        *("of these determined with `--assume proxies-together`", "families with such kernels"),
+    )
+    sampled = sorted({run["sample"] for run in record["runs"]})
+    note = f"\n\nUp to {sampled[-1]} configurations of each family." if sampled[-1] else ""
+    return _markdown(head, rows) + note
+
+
 def cross_device_replay(record: Mapping[str, Any]) -> str:
     """Return products locked on one GPU and replayed on another, or with another version of the library."""
     rows = [
@@ -632,6 +649,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "pinned-proof-gfx942": ("pinned-reductions-proof-gfx942.json", pinned_proof),
         "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
         "unwitnessed-pairs-sm100": ("unwitnessed-pairs-sm100.json", unwitnessed_pairs),
+        "missing-fences": ("missing-fences.json", missing_fences),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "replayed-products": ("cublas-travels-sm90.json", replayed_products),

@@ -241,6 +241,11 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "it are not determined there without `--assume lowest-lane` or `--assume warp-order` "
         "([soundness](../SOUNDNESS.md#the-lowest-lane-of-a-colliding-store)).",
         "",
+        "Triton 3.6 leaves out the proxy fence between copies by threads and the matrix instructions that read them. "
+        f"On {' and '.join(others)} such kernels are not determined by default; the page is read with "
+        "`--assume proxies-together`, and later versions of Triton emit the fence "
+        "([soundness](../SOUNDNESS.md#copies-without-a-proxy-fence)).",
+        "",
     ]
     for record, other in zip(records, others, strict=True):
         entries = compiled(record)

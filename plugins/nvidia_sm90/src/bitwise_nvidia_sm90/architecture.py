@@ -21,11 +21,11 @@ WARP_ORDER = (
 """See SOUNDNESS.md: what was measured, and where the rule is not used."""
 
 COPIES_VISIBLE = (
-    "matrix instructions and bulk copies see what threads have copied to shared memory (cp.async), once these have "
+    "wgmma and bulk copies to global memory see what threads have copied to shared memory (cp.async), once these have "
     "waited for it and a barrier follows, also with no proxy fence between, as measured on an H200; the PTX ISA asks "
     "for the fence (--assume proxies-apart does without)"
 )
-"""See SOUNDNESS.md: what was measured."""
+"""See SOUNDNESS.md: what was measured (`records/proxy-fences-sm90-h200.json.xz`)."""
 
 SM90 = nvidia_arch(
     "sm_90",

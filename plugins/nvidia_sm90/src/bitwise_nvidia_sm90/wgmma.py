@@ -196,7 +196,10 @@ def _tile(
         addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
         tile = cache[key] = tile_cells(machine, addresses, size)
     machine.shared.reserve_cells(tile.end)
-    read_asynchronously(machine, _MATRIX_READS, tile.touched, group * _WARPGROUP, machine.line)
+    first = group * _WARPGROUP
+    # The warps of the group come to the instruction one by one.
+    others = range(first + machine.warp, first + _WARPGROUP, machine.warp)
+    read_asynchronously(machine, _MATRIX_READS, tile.touched, first, machine.line, others)
     return tile_vectors(machine, tile, form)
 
 

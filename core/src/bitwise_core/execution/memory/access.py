@@ -235,9 +235,19 @@ def _parts_of_lanes(value: Value, parts: Sequence[slice], lanes: int) -> list[Va
     return [L.as_array_if_constant(SymbolicVector(value.bits, words, flags)) for words, flags in found]
 
 
-def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, line: int) -> None:
+def read_asynchronously(
+    machine: Machine,
+    work: str,
+    cells: Array,
+    thread: int,
+    line: int,
+    together: Sequence[int] = (),
+    *,
+    sees_copies: bool = True,
+) -> None:
     """Start a thread's asynchronous read of shared cells, a kind of `work`, in the blocks in which it is active.
 
+    `together` and `sees_copies` as in `RaceDetector.pending_reads`.
     Raises Race where an execution before this one found that a write may precede the read.
     """
     blocks, kept = machine.active_blocks_of(thread), undetermined_values(machine)
@@ -248,7 +258,7 @@ def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, 
                 place = int(np.flatnonzero(contested)[0])
                 overwritten = kept.generations[int(cells[place]), int(races.generation[cells[place]])]
                 raise race(Kind.SHARED, OVERWRITE_RACE, overwritten.line, line)
-    machine.asynchronous_reads.issue(work, cells, thread, blocks, machine.races)
+    machine.asynchronous_reads.issue(work, cells, thread, blocks, machine.races, together, sees_copies=sees_copies)
 
 
 def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Value:

@@ -104,10 +104,23 @@ class AsynchronousReads:
         """Return whether reads are in flight."""
         return any(queue.open or queue.groups.groups for queue in self.queues.values())
 
-    def issue(self, work: str, cells: Array, thread: int, blocks: Array, races: RaceDetectors) -> None:
-        """Start a thread's read of cells in the given blocks (a boolean array)."""
+    def issue(
+        self,
+        work: str,
+        cells: Array,
+        thread: int,
+        blocks: Array,
+        races: RaceDetectors,
+        together: Sequence[int] = (),
+        *,
+        sees_copies: bool = True,
+    ) -> None:
+        """Start a thread's read of cells in the given blocks (a boolean array).
+
+        `together` and `sees_copies` as in `RaceDetector.pending_reads`.
+        """
         for each in races.of_blocks(blocks):
-            each.pending_reads(cells, thread)
+            each.pending_reads(cells, thread, together, sees_copies=sees_copies)
         self.queues.setdefault((work, thread), ReadQueue()).open.append(AsynchronousRead(cells, blocks))
 
     def commit(self, work: str, active: Array) -> None:

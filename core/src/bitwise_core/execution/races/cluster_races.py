@@ -404,9 +404,12 @@ class BlockOfCluster(RaceDetector):
         keys = [key for barrier in barriers for key in self._keys(barrier)]
         self.detector.arrived(self._cells(cells), *keys, engine=self.rank + engine, ago=ago, copied_at=copied_at)
 
-    def pending_reads(self, cells: Array, actor: int) -> None:
+    def pending_reads(
+        self, cells: Array, actor: int, together: Sequence[int] = (), *, sees_copies: bool = True
+    ) -> None:
         """See `RaceDetector.pending_reads`."""
-        self.detector.pending_reads(self._cells(cells), self._thread(actor))
+        others = [self._thread(each) for each in together]
+        self.detector.pending_reads(self._cells(cells), self._thread(actor), others, sees_copies=sees_copies)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """See `RaceDetector.finished_reads`."""

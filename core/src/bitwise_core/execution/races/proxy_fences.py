@@ -22,7 +22,8 @@ from bitwise_core.execution.values.symbolic_vector import Array
 class VisibleCopies:
     """Agents see what threads have copied, also without a proxy fence.
 
-    `note` says why, empty where it was requested; `used` collects it where an agent reads such a copy.
+    `note` says by which measurement, and is empty where it was requested; `used` collects it where an agent reads such
+    a copy.  A measurement holds for the kinds of agents that were measured, a request for all of them.
     """
 
     note: str
@@ -146,8 +147,11 @@ class ProxyFences:
             return bool(order.clock[warp, fence.warp] >= time)
         return bool(fence.lanes >> lane & 1) or bool(order.lockstep[warp] > step)
 
-    def not_visible(self, cells: Array, actor: int) -> Array:
-        """Return of which of these cells asynchronous work that thread `actor` starts may not see the content."""
+    def not_visible(self, cells: Array, actor: int, measured: bool) -> Array:
+        """Return of which of these cells asynchronous work that thread `actor` starts may not see the content.
+
+        `measured`: the work is of a kind of which `VisibleCopies` were measured.
+        """
         unfenced: Array = cells[self.generic.take(cells)]
         if not unfenced.size:
             return unfenced
@@ -156,20 +160,23 @@ class ProxyFences:
             fences = {} if index < 0 else self.fences[index]
             if any(self._is_seen(fence, at, actor) for fence, at in fences.items()):
                 unfenced, fenced = unfenced[fenced != index], fenced[fenced != index]
-        if self.copies is not None:
+        if self.copies is not None and (measured or not self.copies.note):
             stored: Array = unfenced[self.copied_at.take(unfenced) == 0]
             if stored.size < unfenced.size and self.copies.note:
                 self.copies.used.add(self.copies.note)
             return stored
         return unfenced
 
+    def kinds(self, cells: Array) -> Array:
+        """Return of cells whether they are generic, with 2 for copies where these are visible."""
+        generic = self.generic[cells].astype(np.int8)
+        return generic if self.copies is None else generic << (self.copied_at[cells] > 0)
+
     def state(self, cells: Array, seen: Array) -> Iterator[Array]:
         """Yield arrays that are equal for two blocks only if later work of agents sees the same cells in both.
 
         `cells` are all that are generic, and maybe others.  All warps have seen the times `seen`.
         """
-        if self.copies is not None:
-            yield np.flatnonzero(self.generic[cells] & (self.copied_at[cells] > 0))
         fenced = np.where(self.generic[cells], self.fenced[cells], -1)
         lockstep = self.accesses.order.lockstep
         alike: dict[str, list[int]] = {}

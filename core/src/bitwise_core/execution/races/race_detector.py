@@ -368,12 +368,17 @@ class RaceDetector:
         for barrier in barriers:
             self.barriers.phases[barrier].publish(clock[agent].copy(), ago)
 
-    def pending_reads(self, cells: Array, actor: int) -> None:
+    def pending_reads(
+        self, cells: Array, actor: int, together: Sequence[int] = (), *, sees_copies: bool = True
+    ) -> None:
         """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`.
 
+        Threads `together` with it start the agent, of which each must see what is read.  `sees_copies`: what was
+        measured of copies by threads (`VisibleCopies`) holds for the agent.
         Raises Race, also for bytes that threads wrote without a proxy fence after it, and Unsupported.
         """
-        self._check_asynchronous_read(cells, actor)
+        for each in (actor, *together):
+            self._check_asynchronous_read(cells, each, sees_copies)
         self.accesses.start_reads(cells, actor)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
@@ -384,7 +389,7 @@ class RaceDetector:
         self._require(cells)
         self.accesses.finished_reads(cells, actor)
 
-    def _check_asynchronous_read(self, cells: Array, actor: int) -> None:
+    def _check_asynchronous_read(self, cells: Array, actor: int, sees_copies: bool) -> None:
         self._require(cells)
         accesses = self.accesses
         if accesses.of_this_round(accesses.write_round, cells):
@@ -397,7 +402,7 @@ class RaceDetector:
                 raise race(Kind.SHARED, reason, None)
         if some(self.updated.take(cells)):
             raise Unsupported("an asynchronous instruction reads shared memory that atomic operations have changed")
-        unseen = self.fences.not_visible(cells, actor)
+        unseen = self.fences.not_visible(cells, actor, sees_copies)
         if unseen.size:
             lines = self.fences.copied_at.take(unseen)
             copied = int(lines.max())
@@ -408,7 +413,7 @@ class RaceDetector:
 
         Raises Race, also for bytes that threads wrote without a proxy fence after it, and Unsupported.
         """
-        self._check_asynchronous_read(cells, access.thread)
+        self._check_asynchronous_read(cells, access.thread, False)
         self.accesses.record_agent_read(cells, self._agent(*access.agent))
 
     def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
@@ -491,7 +496,7 @@ class RaceDetector:
         if not cells.size and not pending and not several.size and not agents and not any(map(len, unfenced)):
             return None
         parts: list[Array] = [cells, np.maximum(order.clock - seen[None], 0), *accesses.state(cells, seen)]
-        parts += [self.fences.generic[cells], several, *writers, np.flatnonzero(self.updated), *unfenced]
+        parts += [self.fences.kinds(cells), several, *writers, np.flatnonzero(self.updated), *unfenced]
         if self.updates is not None:
             parts += [order.clock, order.lockstep, *self.updates.state()]
         if agents:

@@ -611,11 +611,22 @@ def _store_box(
     if axes[1] and _has_repeats(box, machine.active_blocks()):
         raise Unsupported("a tensor copy writes a row twice, in an order that is open", line)
     meaning = None if verb is None else _meaning_of_reduction(machine, target, verb, line)
-    _start_store(machine, box, source, line, meaning)
+    _start_store(machine, box, source, line, meaning, of_map=True)
 
 
-def _start_store(machine: Machine, box: Box, source: Operand, line: int, meaning: Operation | None = None) -> None:
-    """Start a store of shared memory to a box; with `meaning`, that operation combines it with global memory."""
+def _start_store(
+    machine: Machine,
+    box: Box,
+    source: Operand,
+    line: int,
+    meaning: Operation | None = None,
+    *,
+    of_map: bool = False,
+) -> None:
+    """Start a store of shared memory to a box; with `meaning`, that operation combines it with global memory.
+
+    `of_map`: the box is one of a tensor map.
+    """
     base = uniform_offset(machine, source, "a tensor copy's source")
     if base % _BYTES_ALIGNMENT:
         raise Unsupported(f"a bulk copy from a shared address that is no multiple of {_BYTES_ALIGNMENT}", line)
@@ -624,7 +635,7 @@ def _start_store(machine: Machine, box: Box, source: Operand, line: int, meaning
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    read_asynchronously(machine, _BULK_STORES, touched, thread, line)
+    read_asynchronously(machine, _BULK_STORES, touched, thread, line, sees_copies=not of_map)
     value = machine.shared.load(cells, box.element * 8)
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
