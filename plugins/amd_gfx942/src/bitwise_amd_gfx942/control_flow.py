@@ -36,9 +36,9 @@ def condition_code_live_after(kernel: Kernel, opcodes: OpcodeTable) -> frozenset
     known = {id(info): (not info.reads.isdisjoint(CONDITION_CODE), "scc" in info.writes) for info in infos}
     touching = [index for index, info in enumerate(infos) if True in known[id(info)]]
     starts = {0}
-    for index, places in enumerate(following):
-        if places != (index + 1,):
-            starts.update((index + 1, *places))
+    for index, targets in enumerate(following):
+        if targets != (index + 1,):
+            starts.update((index + 1, *targets))
     runs = list(pairwise([*sorted(each for each in starts if each < count), count]))
     inside = [touching[bisect_left(touching, first) : bisect_left(touching, end)] for first, end in runs]
     entering = dict.fromkeys((*starts, count), False)

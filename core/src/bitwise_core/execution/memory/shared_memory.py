@@ -430,13 +430,13 @@ class SharedMemory:
         contents = _contents(value, self.granule)
         touched = cells[..., None] + np.arange(len(contents))
         if self.chunks is not None:
-            self._release(np.unique(touched >> self.chunks.shift))
+            self._release((touched >> self.chunks.shift).ravel())
         if self.elements is not None:
             chosen = None if rows is not None else _blocks_and_lanes(cells, mask)
             if chosen is not None and isinstance(chosen[0], slice):
                 self.elements.drop(touched[0][chosen[1]])  # all blocks overwrite them
             else:
-                self._release_elements(np.unique(touched))
+                self._release_elements(touched.ravel())
         for part, (words, flags) in enumerate(contents):
             self._put(cells + part if part else cells, words, flags, mask, rows)
 

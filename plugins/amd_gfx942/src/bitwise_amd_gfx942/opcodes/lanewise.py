@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from bitwise_amd_gfx942.opcodes import dpp, sdwa
 from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.deferred_bytes import Moves, moving_bytes
 from bitwise_amd_gfx942.opcodes.deferred_lanes import Deferrable, is_deferred, may_defer
 from bitwise_amd_gfx942.opcodes.forms import DPP_MODIFIERS, SDWA_MODIFIERS, bit_list, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, is_vector, reader, writer
@@ -30,13 +31,15 @@ def lanewise(
     keep_high_half: bool = False,
     first: int = 1,
     deferrable: bool = False,
+    moves: Moves | None = None,
 ) -> Step:
     """The step that writes `compute(machine, *sources)`, `result_bits` bits, to the first operand.
 
     `kinds` are the types of the sources, which are the operands from position `first` on.  `extra_modifiers` names
     modifiers that the caller has handled.  `keep_high_half`: a result of 16 bits leaves the high half of the register
     unchanged.  `deferrable`: the result may be computed when it is read (`deferred_lanes`), and `compute` asks of the
-    machine what `deferred_lanes.WholeBatch` has.  Raises UnknownInstruction.
+    machine what `deferred_lanes.WholeBatch` has.  `moves` says which bytes of its sources the result consists of
+    (`deferred_bytes`).  Raises UnknownInstruction.
     """
     operands = instruction.operands
     if len(operands) != first + len(kinds):
@@ -67,6 +70,8 @@ def lanewise(
     if found.encoding.endswith("dpp"):
         return dpp.dpp_step(instruction, readers, write, lambda machine, values: compute(machine, *values), later)
     step = _step(readers, write, compute)
+    if moves is not None and found.encoding in ("", "e32", "e64") and not modifiers:
+        return moving_bytes(step, operands[0], operands[first:], moves)
     return step if later is None else _deferring(step, later)
 
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
+from bitwise_amd_gfx942.opcodes.deferred_bytes import is_unmoved
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, modifier_value
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.matrix_accumulators import accumulate, in_active_waves
@@ -118,7 +119,7 @@ def product_step(
     wide = 64 if result == "fp64" else 32
     destination, *sources = instruction.operands
     count = tile.side * tile.k * tile.blocks // 64 * bits // 32
-    a, b = (_words(each, count, instruction) for each in sources[:2])
+    a, b = (_unread_words(each, count, instruction) for each in sources[:2])
     old = _accumulators(sources[2], tile, wide, result, instruction)
     new = _writers(destination, tile, wide, instruction)
     updates = wide == 32 and destination == sources[2]
@@ -188,6 +189,20 @@ def _registers(operand: Operand, count: int, instruction: Instruction) -> tuple[
 
 def _words(operand: Operand, count: int, instruction: Instruction) -> list[Reader]:
     return [word_reader(each.name, instruction) for each in _registers(operand, count, instruction)]
+
+
+def _unread_words(operand: Operand, count: int, instruction: Instruction) -> list[Reader]:
+    """The readers of the words of a matrix; moved bytes that all lanes hold are returned unread."""
+    registers = _registers(operand, count, instruction)
+    return [_unread_word(each.name, word_reader(each.name, instruction)) for each in registers]
+
+
+def _unread_word(name: str, read: Reader) -> Reader:
+    def unread(machine: Machine) -> Value:
+        held = machine.registers.get(name)
+        return held if held is not None and machine.mask is None and is_unmoved(held) else read(machine)
+
+    return unread
 
 
 def _accumulators(operand: Operand, tile: Tile, bits: int, kind: str, instruction: Instruction) -> list[Reader]:

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.deferred_bytes import OF_SOURCE, DeferredBytes
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, stacked_values
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.active_lanes import WholeBlocks
@@ -175,10 +176,11 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
     """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
-    registers = [each for of in alike for each in of.registers]
+    registers_of_all = [each for of in alike for each in of.registers]
+    registers = [each if _has_elements_of_bytes(each, first.bits) else L.settled(each) for each in registers_of_all]
     stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
     if stacked is None:
-        stacked = stacked_values([each for of in alike for each in _elements(of.registers, of.bits)], threads)
+        stacked = stacked_values(_elements([L.settled(each) for each in registers], first.bits), threads)
     if chosen is not None:
         stacked = of_blocks(stacked, chosen.numbers)
     rows, count = stacked.words.shape[1], len(alike)
@@ -223,7 +225,12 @@ def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> S
         groups.setdefault(_structure(each), []).append(index)
     found: list[tuple[list[int], list[SymbolicVector]]] = []
     for members in groups.values():
-        stack = _alike_registers([registers[index] for index in members], threads)
+        alike = [registers[index] for index in members]
+        moved = [each for each in alike if type(each) is DeferredBytes]
+        if len(moved) == len(alike):
+            found.append((members, _elements_of_bytes(moved, threads)))
+            continue
+        stack = _alike_registers(alike, threads)
         if stack is None:
             return None
         found.append((members, _extracted(stack, bits)))
@@ -258,6 +265,34 @@ def _extracted(stack: Value, bits: int) -> list[SymbolicVector]:
     return [repeated.whole(as_symbolic_vector(extract(few, low, bits))) for low in range(0, 32, bits)]
 
 
+def _has_elements_of_bytes(value: Value, bits: int) -> bool:
+    """Whether a register has moved bytes that nothing has read, one in each element of 16 bits beside a number."""
+    if type(value) is not DeferredBytes or value.is_computed or bits != 16:
+        return False
+    places = value.bytes_of_source
+    return all((low < OF_SOURCE) != (high < OF_SOURCE) for low, high in (places[:2], places[2:]))
+
+
+def _elements_of_bytes(registers: Sequence[DeferredBytes], threads: int) -> list[SymbolicVector]:
+    """The elements of registers with moved bytes at the same places, side by side, from the words that were loaded."""
+    loads = [each.loads for each in registers]
+    blocks = max(len(each.addresses) for each in loads)
+    addresses = np.concatenate([np.broadcast_to(each.addresses, (blocks, threads)) for each in loads], axis=1)
+    words = elements_of(addresses, any(each.zeros for each in loads), 32, 32)
+    repeated = repeated_lanes([words])
+    few = words if repeated is None else repeated.reduced(words)
+    found = []
+    places = registers[0].bytes_of_source
+    for element in (places[:2], places[2:]):
+        parts: list[Value] = [
+            np.full((1, 1), each, dtype=np.uint8) if each < OF_SOURCE else extract(few, 8 * (each - OF_SOURCE), 8)
+            for each in element
+        ]
+        value = as_symbolic_vector(concat(parts))
+        found.append(value if repeated is None else repeated.whole(value))
+    return found
+
+
 def _repeated(parts: Sequence[Array | SymbolicVector], bits: int) -> RepeatedLanes | None:
     """The waves that hold the same in parts of which an element has several; None where there are few."""
     vectors = [each for each in parts if type(each) is SymbolicVector]
@@ -276,6 +311,8 @@ def _structure(value: Value) -> Hashable:
     """What registers have in common whose values may be stacked."""
     if isinstance(value, np.ndarray):
         return "number", value.dtype
+    if type(value) is DeferredBytes:
+        return "bytes", value.bytes_of_source
     if type(value) is PackedVector and value.whole is None:
         return tuple([(isinstance(each, np.ndarray), L.width(each)) for each in value.parts])
     return type(value).__name__

@@ -5,9 +5,12 @@ Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP1, VOP2, VOP3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
+from bitwise_amd_gfx942.opcodes.deferred_bytes import Bytes, joined_bytes, shifted_bytes
 from bitwise_amd_gfx942.opcodes.execution_mask import always, vector_opcode, with_16_bits
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import ENCODING_MODIFIERS, lanewise
@@ -150,7 +153,12 @@ def shift(instruction: Instruction, context: Context) -> Step:
             return widened_half(machine, extract(value, 16, 16))
         return shift_by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
-    return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
+    def moves(sources: Sequence[Bytes]) -> Bytes | None:
+        amount, value = sources
+        return shifted_bytes(value, amount, bits, verb == "lshlrev")
+
+    kinds = "b16" if bits == 16 else "b32", f"b{bits}"
+    return lanewise(instruction, kinds, bits, compute, moves=None if verb == "ashrrev" or bits == 64 else moves)
 
 
 def is_constant(value: Value, number: int) -> bool:
@@ -214,7 +222,12 @@ def three_operand(instruction: Instruction, context: Context) -> Step:
             record_pointer_sum(machine, result, moved, third)
         return result
 
-    return lanewise(instruction, (f"b{bits}", "b32", f"b{bits}"), bits, compute)
+    def moves(sources: Sequence[Bytes]) -> Bytes | None:
+        moved = shifted_bytes(sources[0], sources[1], 32, True)
+        return None if moved is None else joined_bytes(moved, sources[2])
+
+    chosen = moves if name == "v_lshl_or_b32" else None
+    return lanewise(instruction, (f"b{bits}", "b32", f"b{bits}"), bits, compute, moves=chosen)
 
 
 @vector_opcode(

@@ -5,10 +5,13 @@ Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP1, VOP2, VOP3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes.compute import integer_operation
+from bitwise_amd_gfx942.opcodes.deferred_bytes import Bytes, joined_bytes, masked_bytes
 from bitwise_amd_gfx942.opcodes.deferred_lanes import moved
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.floating import unless_signalling
@@ -56,7 +59,10 @@ def logic(instruction: Instruction, context: Context) -> Step:
         found = combine(machine, "xor" if verb == "xnor" else verb, left, right, 32)
         return complement(machine, found) if verb == "xnor" else found
 
-    return lanewise(instruction, ("b32", "b32"), 32, compute)
+    def moves(sources: Sequence[Bytes]) -> Bytes | None:
+        return masked_bytes(*sources) if verb == "and" else joined_bytes(*sources)
+
+    return lanewise(instruction, ("b32", "b32"), 32, compute, moves=moves if verb in ("and", "or") else None)
 
 
 @vector_opcode(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32", operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
