@@ -192,7 +192,7 @@ def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:
 
 def test_algorithm_10_rounds_both_terms_of_a_sum_with_two_factors() -> None:
     split: dict[str, Any] = {"k": 434, "algorithm": 10, "stages": 0, "tile": 10, "reduction": 1, "custom": 0}
-    for alpha, beta, fused in ((0.1, 0.5, "none"), (0.1, 1.0, "operand"), (1.0, 0.5, "x")):
+    for alpha, beta, fused in ((0.25, 0.5, "none"), (0.25, 1.0, "operand"), (1.0, 0.5, "x")):
         found = finished("fp32", finish=matrix(alpha, beta), split_k=3, **split)
         first = found.steps.steps[0]
         assert (found.onto_addend, first.value, first.operand_value, first.fused) == (True, alpha, beta, fused)
