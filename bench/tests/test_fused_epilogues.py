@@ -34,6 +34,8 @@ def test_held_out_cases_are_others() -> None:
     assert not fitted & {(each.n, each.k) for each in PARTS["third-held-out"]()}
     fitted |= {(each.n, each.k) for name in ("third-held-out", "third-tuning") for each in PARTS[name]()}
     assert not fitted & {(each.n, each.k) for each in PARTS["fourth-held-out"]()}
+    fitted |= {(each.n, each.k) for each in PARTS["fourth-held-out"]()}
+    assert not fitted & {(each.n, each.k) for each in PARTS["fifth-held-out"]()}
 
 
 def row(epilogue: str, sequence: float, ours: float, **fields: object) -> dict[str, object]:

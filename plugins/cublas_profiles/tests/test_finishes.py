@@ -188,8 +188,18 @@ def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:
     added = finished("fp32", finish=Finish(beta=1, addend="vector"), **split)
     assert (added.onto_addend, added.product.k_cuts) == (False, (Cut(count=1, start="zero"), Cut(span=144)))
     assert finished("fp32", finish=matrix(0.1), **split).starts_from_addend
-    with pytest.raises(RowNotCovered, match="is not measured with this configuration"):
-        finished("fp32", finish=matrix(0.1, 0.5), **split)
+
+
+def test_algorithm_10_rounds_both_terms_of_a_sum_with_two_factors() -> None:
+    split: dict[str, Any] = {"k": 434, "algorithm": 10, "stages": 0, "tile": 10, "reduction": 1, "custom": 0}
+    for alpha, beta, fused in ((0.25, 0.5, "none"), (0.25, 1.0, "operand"), (1.0, 0.5, "x")):
+        found = finished("fp32", finish=matrix(alpha, beta), split_k=3, **split)
+        first = found.steps.steps[0]
+        assert (found.onto_addend, first.value, first.operand_value, first.fused) == (True, alpha, beta, fused)
+        # Each slice is multiplied by alpha; the first one is added to beta C, the others to what was made before.
+        assert [each.steps[0].operand_value for *_, each in found.slices] == [beta, 1.0, 1.0, 1.0]
+    scaled = finished("fp32", finish=Finish(alpha=0.1), split_k=3, **split)
+    assert (scaled.onto_addend, scaled.starts_from_addend) == (True, False)
 
 
 def problem(m: int = 64, n: int = 64, k: int = 256, a: str = "e4m3", out: str = "bf16", **fields: Any) -> GEMMProblem:

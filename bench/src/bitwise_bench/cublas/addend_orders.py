@@ -24,7 +24,14 @@ from bitwise_cublas_profiles.profile import Row, profile
 
 RECORDS = tuple(
     Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-sm90-{name}.json.xz"
-    for name in ("h100-13.1", "h200-13.1", "h200-13.1-seed2101", "h200-13.1-seed2201", "h200-13.1-declined")
+    for name in (
+        "h100-13.1",
+        "h200-13.1",
+        "h200-13.1-seed2101",
+        "h200-13.1-seed2201",
+        "h200-13.1-declined",
+        "h200-13.1-both-rounded",
+    )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
 """What is compared, and the field of a row of the data file that counts it."""
@@ -40,8 +47,8 @@ _UNTRIED_SUMS = frozenset({(10, 0, 1), (20, 28, 1), (63, 15, 2)})
 """Kernels of slices, by algorithm, STAGES_ID and REDUCTION_SCHEME, whose sums some records did not try: a row of such a
 kernel without an order says nothing.
 """
-_LATER = "onto_itself"
-"""An order that the records without a row of it did not try."""
+_LATER = ("onto_itself", "both_rounded", "onto_both_rounded")
+"""Orders that the records without a row of them did not try."""
 _PLAIN = ("product", "products", "times a vector", "dot")
 _VECTORS = ("vector", "relu")
 
@@ -138,7 +145,7 @@ def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
     found = []
     for record in (json.loads(lzma.decompress(path.read_bytes())) for path in paths):
         known = {order for each in record["rows"] for order in each[-1]}
-        untried = (*record.get("untried", ()), *(() if _LATER in known else (_LATER,)))
+        untried = (*record.get("untried", ()), *(each for each in _LATER if each not in known))
         for each in record["rows"]:
             fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
             # A row that is only added has the query of a vector, or none of the product alone, in the first names.
