@@ -456,6 +456,8 @@ def test_an_operator_without_an_order_is_warned_of_once_or_refused() -> None:
         x.prod(0)
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a norm of order 3; those of 1, 2 and"):
         torch.linalg.vector_norm(x, 3)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"a norm in torch\.float64; fp32, fp16"):
+        torch.linalg.vector_norm(x, dtype=torch.float64)
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a transposed convolution; others are"):
         torch.nn.functional.conv_transpose1d(x[None], fixed(3, 2, 2, like=x))
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="float64"):
