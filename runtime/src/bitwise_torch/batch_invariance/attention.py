@@ -27,6 +27,7 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls, attention_execution
 from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask
+from bitwise_torch.batch_invariance.row_functions import widened_heads
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
@@ -345,7 +346,9 @@ def _widened(x: torch.Tensor, width: int) -> torch.Tensor:
     """Return heads x[..., d] with zeros behind their components, of a width."""
     import torch
 
-    return torch.nn.functional.pad(x, (0, width - int(x.shape[-1])))
+    if torch.is_grad_enabled() and x.requires_grad:
+        return torch.nn.functional.pad(x, (0, width - int(x.shape[-1])))
+    return widened_heads(x, width)
 
 
 def _serves(launcher: AttentionLauncher, form: AttentionForm, device: Any) -> bool:
