@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_mask, segments_of_mask
@@ -456,12 +457,21 @@ def test_an_operator_without_an_order_is_warned_of_once_or_refused() -> None:
         x.prod(0)
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a norm of order 3; those of 1, 2 and"):
         torch.linalg.vector_norm(x, 3)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"a norm in torch\.float64; fp32, fp16"):
+        torch.linalg.vector_norm(x, dtype=torch.float64)
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a transposed convolution; others are"):
         torch.nn.functional.conv_transpose1d(x[None], fixed(3, 2, 2, like=x))
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="float64"):
         x.double() @ x.double().t()
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="dropout"):
         torch.nn.functional.scaled_dot_product_attention(*[x[None]] * 3, dropout_p=0.5)
+    head = tensor(1, 1, 3, 72, device="cpu")
+    attention = torch.nn.functional.scaled_dot_product_attention
+    with batch_invariant(strict=True):
+        with pytest.raises(BatchVarianceError, match=r"attention of torch\.float64"):
+            attention(*[head.double()] * 3)
+        with pytest.raises(BitwiseError, match=r"must have the shape \(72, any\) here"):
+            attention(head, head[..., :70], head)
 
 
 def test_integers_and_moves_are_exact_and_pytorchs() -> None:

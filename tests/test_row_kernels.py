@@ -194,6 +194,30 @@ def test_prefix_sums_have_the_bytes_of_the_ascending_order(shape: tuple[int, int
     assert state["out"].tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize(("shape", "width"), [((2, 3, 5, 72), 96), ((1, 4, 40, 80), 96), ((3, 1, 7, 200), 256)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_widened_heads_are_copies_with_zeros(shape: tuple[int, int, int, int], width: int, turned: bool) -> None:
+    """Of dense heads, and of those whose places lie before their heads."""
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    sequences, heads, places, depth = shape
+    x = numbers((sequences * heads * places, depth), 8).reshape(shape)
+    stored = np.ascontiguousarray(x.transpose(0, 2, 1, 3)) if turned else x
+    strides = (depth, heads * depth) if turned else (places * depth, depth)
+    count, lanes = sequences * heads * places, lanes_of(width)
+    state = {"x": stored.view(np.uint8).ravel(), "out": np.full(count * width * 4, 0xA5, np.uint8)}
+    given = {
+        "x": Matrix("x", (count, depth), (), "fp32"), "out": Matrix("out", (count, width), (), "fp32"), "rows": count,
+        "heads": heads, "places": places, "sequence_stride": heads * places * depth, "head_stride": strides[0],
+        "place_stride": strides[1], "depth": depth, "width": width,
+    }  # fmt: skip
+    constants, options = {"ROWS": 8192 // lanes, "LANES": lanes}, {"num_warps": 4, "enable_fp_fusion": False}
+    grid = (-(-count * lanes // 8192),)
+    run(source(KernelCall(kernels.widened_rows, grid, given, constants, options)), state)
+    wanted = np.pad(x.reshape(count, depth), ((0, 0), (0, width - depth)))
+    assert state["out"].tobytes() == wanted.tobytes()
+
+
 def test_parts_of_a_long_row_are_summed_as_rows() -> None:
     from bitwise_torch.batch_invariance.kernels import rows as kernels
 

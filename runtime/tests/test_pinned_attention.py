@@ -156,6 +156,25 @@ def test_another_order_than_the_locks_is_refused() -> None:
                 step(64)
 
 
+@pytest.mark.parametrize(("width", "kernels"), [(72, 96), (80, 96), (112, 128), (176, 192), (200, 256)])
+def test_heads_between_the_widths_of_kernels_have_the_order_of_the_next_one(width: int, kernels: int) -> None:
+    """The zeros behind their components change no sum, and the scale is that of the narrower heads."""
+    from bitwise_torch.pinned_attention import described
+
+    narrow, wide = (torch.zeros(1, 1, 1, each, dtype=torch.float16) for each in (width, kernels))
+    found, expected = described(narrow, narrow), described(wide, wide)
+    assert (found.depth, found.width) == (width, width)
+    assert found.descriptor is not None
+    assert (found.descriptor, found.gradient) == (expected.descriptor, expected.gradient)
+    given = [each.detach()[..., :1].repeat(1, 1, 1, width) for each in heads(64)]
+    padded = [torch.nn.functional.pad(each, (0, kernels - width)) for each in given]
+    function = torch.nn.functional.scaled_dot_product_attention
+    with batch_invariant(strict=True):
+        out = function(*given, is_causal=True)
+        same = function(*padded, is_causal=True, scale=width**-0.5)
+    assert torch.equal(out, same[..., :width])
+
+
 def test_calls_that_are_not_served_are_errors_or_counted() -> None:
     lock = pinned_lock()
     with recorded_products("toy", operators=False, attention="pinned") as recording:

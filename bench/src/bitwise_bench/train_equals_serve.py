@@ -552,8 +552,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if failed is None:
                 found: dict[str, Any] = each.result()
             else:
-                error = {"error": f"{type(failed).__name__}: {failed}"}
-                found = unfinished(parts, [name]).get(name, {}) | error
+                sentence = f"{type(failed).__name__}: {failed}"
+                found = unfinished(parts, [name]).get(name, {}) | {"error": sentence}
             if "digests" in found and "digests" in other["models"].get(name, {}):
                 found[DIFFERING] = differing_digests(found, other["models"][name])
             content["models"][name] = found

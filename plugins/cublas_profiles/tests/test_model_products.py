@@ -51,6 +51,20 @@ def test_a_dense_model() -> None:
     assert {each.product.dtype for each in model_products(LLAMA, "x", "fp16")} == {"fp16"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "experts", "dtype"),
+    [
+        ("exaone_moe", "num_experts", "fp32"), ("ernie4_5_moe", "moe_num_experts", "fp32"),
+        ("solar_open", "n_routed_experts", "fp32"), ("minimax_m2", "num_local_experts", "bf16"),
+        ("flex_olmo", "num_experts", "bf16"),
+    ],
+)  # fmt: skip
+def test_the_type_of_a_router_is_that_of_its_model(kind: str, experts: str, dtype: str) -> None:
+    config = {**LLAMA, "model_type": kind, experts: 48, "moe_intermediate_size": 512, "head_dim": 128}
+    (found,) = (each.product for each in model_products(config, "x") if "router" in each.layers)
+    assert (found.n, found.k, found.dtype) == (48, 4096, dtype)
+
+
 def test_a_fused_and_divided_model() -> None:
     assert shapes(LLAMA, fused=True) == {
         "qkv_proj": (6144, 4096), "o_proj": (4096, 4096), "gate_up_proj": (28672, 4096), "down_proj": (4096, 14336),

@@ -27,15 +27,33 @@ _FIELDS = {
     "hidden_size": 1024, "intermediate_size": 2816, "head_dim": 128, "pad_token_id": 0,
 }  # fmt: skip
 _EXPERTS = {"moe_intermediate_size": 512, "num_experts_per_tok": 2}
+
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     **COMPARED,
+    "bitnet": ("BitNetForCausalLM", _FIELDS),
+    "bloom": ("BloomForCausalLM", {"vocab_size": 16000, "hidden_size": 1024, "n_layer": 2, "n_head": 8}),
+    "cwm": ("CwmForCausalLM", _FIELDS),
+    "gpt-bigcode with heads of their own": (
+        "GPTBigCodeForCausalLM", {"vocab_size": 16000, "n_embd": 768, "n_layer": 2, "n_head": 8, "multi_query": False}
+    ),
+    "gptj": ("GPTJForCausalLM", {"vocab_size": 16000, "n_embd": 1024, "n_layer": 2, "n_head": 8}),
+    "opt with a projection": ("OPTForCausalLM", {**_FIELDS, "ffn_dim": 3072, "word_embed_proj_dim": 512}),
+    "persimmon": ("PersimmonForCausalLM", {**_FIELDS, "num_key_value_heads": 8}),
+    "solar-open": ("SolarOpenForCausalLM", {**_FIELDS, **_EXPERTS, "n_routed_experts": 8, "n_shared_experts": 1}),
+    "youtu": (
+        "YoutuForCausalLM",
+        {
+            **_FIELDS, "q_lora_rank": 256, "kv_lora_rank": 128, "qk_rope_head_dim": 32, "qk_nope_head_dim": 64,
+            "v_head_dim": 64, "head_dim": 32,
+        },
+    ),
     "gemma2": ("Gemma2ForCausalLM", _FIELDS),
     "glm": ("GlmForCausalLM", _FIELDS),
     "glm4-moe": ("Glm4MoeForCausalLM", {**_FIELDS, **_EXPERTS, "n_routed_experts": 8, "n_shared_experts": 2}),
     "olmo": ("OlmoForCausalLM", _FIELDS),
     "qwen2": ("Qwen2ForCausalLM", _FIELDS),
     "qwen3-moe": ("Qwen3MoeForCausalLM", {**_FIELDS, **_EXPERTS, "num_experts": 8}),
-}
+}  # fmt: skip
 """The models of `train_equals_serve` and others, in the same form."""
 
 

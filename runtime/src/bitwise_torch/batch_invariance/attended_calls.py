@@ -6,7 +6,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention, recorded_attention
+from bitwise_torch.batch_invariance.attention import (
+    ATTENTION,
+    attention,
+    launch_of_attention,
+    recorded_attention,
+    wider_call,
+)
 from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.interception import Operators
 from bitwise_torch.ready_launches import ReadyLaunches
@@ -35,13 +41,25 @@ class AttendedCalls:
 
     def computed(self, *operands: Any, **options: Any) -> Any:
         """Return attention; the arguments are those of `attention.attention`.  Raises NotServed."""
-        return attention(*operands, **options, masks=self.masks, note_mask=self.note_mask)
+        wide = wider_call(operands, options)
+        if wide is None:
+            return self._computed(operands, options)
+        return _narrowed(self._computed(*wide), operands[2])
 
     def run(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return attention; a repeated call is one look-up, also under a mask that another layer had.
 
         Raises NotServed.
         """
+        wide = wider_call(arguments, options) if len(arguments) > 2 else None
+        if wide is None:
+            return self._run(arguments, options)
+        return _narrowed(self._run(*wide), arguments[2])
+
+    def _computed(self, operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return attention(*operands, **options, masks=self.masks, note_mask=self.note_mask)
+
+    def _run(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         operands, rest = arguments[:3], (*arguments[4:], *options.items())
         mask = arguments[3] if len(arguments) > 3 else None
         repeated = len(operands) == 3 and not _is_recorded(*operands)
@@ -57,7 +75,7 @@ class AttendedCalls:
             found = recorded_attention(*arguments, **options)
             if found is not None:
                 return found
-        found = self.computed(*arguments, **options)
+        found = self._computed(arguments, options)
         launch = None if key is None else launch_of_attention(operands, *arguments[3:], **options)
         if launch is not None:
             self.ready.keep(key, operands, found, launch)
@@ -69,6 +87,11 @@ class AttendedCalls:
         if read is None or read.runs != () or read.added is not None:
             return operands
         return *operands, read.allowed, read.first_keys
+
+
+def _narrowed(found: Any, value: Any) -> Any:
+    """Return the components of an output that those of its values have."""
+    return found[..., : value.shape[-1]].contiguous()
 
 
 def _is_recorded(query: Any, key: Any, value: Any) -> bool:

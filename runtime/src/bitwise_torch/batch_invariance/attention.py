@@ -2,7 +2,7 @@
 
 Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it,
 and its gradients: without a mask, and those of the causal sequences that a mask of padded or packed sequences shows.
-Heads of a width between those of kernels are widened with zeros, which change no sum, to the next one.
+Heads of a width between those of kernels are widened with zeros, which change no sum, to the next one (`wider_call`).
 Other gradients under a mask, and both passes for other types and widths, have the plain form, which computes scores,
 softmax and values by products and rows of pinned orders.  So the outputs of a model have one order: types and widths
 decide, and nothing else.
@@ -27,6 +27,7 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls, attention_execution
 from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask
+from bitwise_torch.batch_invariance.row_functions import widened_heads
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
@@ -71,14 +72,6 @@ def attention(
     if query.dim() < 2 or query.dim() != key.dim() or query.is_nested:
         raise NotServed("operands of different numbers of axes, or nested ones; dense ones of equal axes are served")
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
-    wide = _wider_heads(query, value)
-    if wide is not None:
-        q, k, v = (_widened(each, wide) for each in (query, key, value))
-        found = attention(
-            q, k, v, attn_mask, dropout_p, is_causal, scale=factor, enable_gqa=enable_gqa, soft_cap=soft_cap,
-            sinks=sinks, masks=masks, note_mask=note_mask,
-        )  # fmt: skip
-        return found[..., : value.shape[-1]].contiguous()
     how = _Scores(factor, soft_cap, sinks, enable_gqa)
     kernels = _has_kernels(query, value)
     if query.dim() != 4 and (kernels or soft_cap is not None or sinks is not None):
@@ -96,7 +89,7 @@ def attention(
         if not recorded or (plain and _has_kernels(query, value, gradients=True)):
             return _by_kernels(query, key, value, None, None, is_causal, how)
         causal = causal_mask(query, key) if is_causal else None
-        found = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
+        found: torch.Tensor = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
         return found
     if enable_gqa and not kernels:
         key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
@@ -129,6 +122,22 @@ def attention(
     else:
         found = _masked(q, k, v, *rest)
     return found if query.dim() == 4 else found.reshape(*query.shape[:-1], v.shape[-1])
+
+
+def wider_call(arguments: Sequence[Any], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return a call of `attention` on wider heads, whose result has that of a call in front, None where none is needed.
+
+    The first three arguments are query, key and value.
+    """
+    query, key, value, *rest = arguments
+    if query.is_nested or query.dtype not in _types() or not query.dim() or query.dim() != value.dim():
+        return None
+    wide = _wider_heads(query, value) if key.shape[-1:] == query.shape[-1:] else None
+    if wide is None:
+        return None
+    given = options.get("scale")
+    scale = 1.0 / math.sqrt(int(query.shape[-1])) if given is None else given
+    return (*(_widened(each, wide) for each in (query, key, value)), *rest), {**options, "scale": scale}
 
 
 def descriptors_of(query: torch.Tensor, value: torch.Tensor) -> tuple[str | None, str | None]:
@@ -337,7 +346,9 @@ def _widened(x: torch.Tensor, width: int) -> torch.Tensor:
     """Return heads x[..., d] with zeros behind their components, of a width."""
     import torch
 
-    return torch.nn.functional.pad(x, (0, width - int(x.shape[-1])))
+    if torch.is_grad_enabled() and x.requires_grad:
+        return torch.nn.functional.pad(x, (0, width - int(x.shape[-1])))
+    return widened_heads(x, width)
 
 
 def _serves(launcher: AttentionLauncher, form: AttentionForm, device: Any) -> bool:

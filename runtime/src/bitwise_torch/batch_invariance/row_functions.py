@@ -31,6 +31,9 @@ _COLUMNS, _COLUMN_LANES = 64, 128
 _SERIES = 32
 """The series of a program of prefix sums."""
 
+_WIDENED = 8192
+"""The numbers of a program that widens heads."""
+
 _MOST_PROGRAMS = 65535
 """The number of programs that the last axis of a grid may have."""
 
@@ -212,6 +215,21 @@ def first_of_rows(x: torch.Tensor) -> torch.Tensor:
     x = _dense(x)
     rows, _ = _rows(x)
     _launch("first_of_rows", rows, length, (x, out, rows, length), ())
+    return out
+
+
+def widened_heads(x: torch.Tensor, width: int) -> torch.Tensor:
+    """Return heads x[sequences, heads, places, depth] with zeros behind their components, of a width; no gradients."""
+    import torch
+
+    if x.is_cpu or x.dim() != 4 or not x.numel() or x.stride(3) != 1 or x.data_ptr() % 16 or x.is_neg():
+        return torch.nn.functional.pad(x, (0, width - int(x.shape[-1])))
+    sequences, heads, places, depth = (int(each) for each in x.shape)
+    out = torch.empty((sequences, heads, places, width), dtype=x.dtype, device=x.device)
+    rows, lanes = sequences * heads * places, lanes_of(width)
+    numbers = rows, heads, places, *(int(each) for each in x.stride()[:3]), depth, width
+    height = _WIDENED // lanes
+    launch("widened_rows", (-(-rows // height), 1, 1), (x, out, *numbers), (height, lanes), 4)
     return out
 
 

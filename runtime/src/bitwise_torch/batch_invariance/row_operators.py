@@ -214,7 +214,7 @@ def default_epsilon() -> float:
     """
     import torch
 
-    return torch.finfo(torch.float32).eps
+    return float(torch.finfo(torch.float32).eps)
 
 
 def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:

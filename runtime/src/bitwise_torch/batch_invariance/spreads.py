@@ -24,6 +24,8 @@ def _vector_norm(
 
     check_floats(x)
     wanted = dtype or (x.dtype if out is None else out.dtype)
+    if wanted not in (torch.float32, torch.float16, torch.bfloat16):
+        raise NotServed(f"a norm in {wanted}; fp32, fp16 and bf16 are served")
     if float(order) not in (1.0, 2.0, math.inf):
         raise NotServed(f"a norm of order {order}; those of 1, 2 and infinity are served")
     size = x.to(wanted).abs().float()

@@ -109,8 +109,10 @@ def _ungated(found: _Fields, up: str, down: str, bias: bool) -> Iterator[Layer]:
 
 
 def _head(found: _Fields) -> Iterator[Layer]:
-    bias = found.values["model_type"] == "phi"
-    yield Layer("lm_head", found.size("vocab_size"), found.size("hidden_size"), bias, "columns")
+    kind = found.values["model_type"]
+    bias = kind in ("codegen", "gptj", "phi") or (kind == "ernie4_5_moe" and found.flag("use_bias", False))
+    hidden = found.size("word_embed_proj_dim" if kind == "opt" else "hidden_size", "n_embd")
+    yield Layer("lm_head", found.size("vocab_size"), hidden, bias, "columns")
 
 
 def _llama(found: _Fields) -> Iterator[Layer]:
@@ -218,6 +220,49 @@ def _gpt_neox(found: _Fields) -> Iterator[Layer]:
     yield Layer("dense_4h_to_h", hidden, width, True, "rows")
 
 
+def _opt(found: _Fields) -> Iterator[Layer]:
+    hidden, width, bias = found.size("hidden_size"), found.size("ffn_dim"), found.flag("enable_bias", True)
+    head = max(1, hidden // found.size("num_attention_heads"))
+    for name in ("q_proj", "k_proj", "v_proj"):
+        yield Layer(name, hidden, hidden, bias, "columns", fused="qkv_proj", unit=head)
+    yield Layer("out_proj", hidden, hidden, bias, "rows", unit=head)
+    yield Layer("fc1", width, hidden, bias, "columns")
+    yield Layer("fc2", hidden, width, bias, "rows")
+    outer = found.size("word_embed_proj_dim")
+    if outer != hidden:
+        yield Layer("project_in", hidden, outer)
+        yield Layer("project_out", outer, hidden)
+
+
+def _bloom(found: _Fields) -> Iterator[Layer]:
+    hidden = found.size("hidden_size", "n_embed")
+    head = max(1, hidden // found.size("n_head", "num_attention_heads"))
+    yield Layer("query_key_value", 3 * hidden, hidden, True, "columns", unit=3 * head)
+    yield Layer("dense", hidden, hidden, True, "rows", unit=head)
+    yield Layer("dense_h_to_4h", 4 * hidden, hidden, True, "columns")
+    yield Layer("dense_4h_to_h", hidden, 4 * hidden, True, "rows")
+
+
+def _named_as_gpt2(found: _Fields) -> Iterator[Layer]:
+    """Models whose fields have the names of GPT-2, and whose linear layers are plain ones."""
+    hidden, kind = found.size("n_embd"), found.values["model_type"]
+    head = max(1, hidden // found.size("n_head"))
+    width = found.size("n_inner") if found.has("n_inner") else 4 * hidden
+    if kind == "gptj":
+        for name in ("q_proj", "k_proj", "v_proj"):
+            yield Layer(name, hidden, hidden, False, "columns", fused="qkv_proj", unit=head)
+    elif kind == "codegen":
+        yield Layer("qkv_proj", 3 * hidden, hidden, False, "columns", unit=3 * head)
+    elif found.flag("multi_query", True):  # every head has the same keys, which no division splits
+        yield Layer("c_attn", hidden + 2 * head, hidden, True, "columns", unit=hidden + 2 * head)
+    else:
+        yield Layer("c_attn", 3 * hidden, hidden, True, "columns", unit=3 * head)
+    bias = kind == "gpt_bigcode"
+    yield Layer("c_proj" if bias else "out_proj", hidden, hidden, bias, "rows", unit=head)
+    yield Layer("c_fc" if bias else "fc_in", width, hidden, True, "columns")
+    yield Layer("mlp.c_proj" if bias else "fc_out", hidden, width, True, "rows")
+
+
 def _mixtral(found: _Fields) -> Iterator[Layer]:
     yield from _attention(found, False, False)
     yield Layer("router", found.size("num_local_experts", "num_experts"), found.size("hidden_size"))
@@ -253,6 +298,19 @@ def _granite_moe(found: _Fields) -> Iterator[Layer]:
     yield from _gated(found, found.size("intermediate_size"), "experts.")
 
 
+def _experts_after_dense(found: _Fields) -> Iterator[Layer]:
+    """A mixture of experts whose router multiplies in fp32, behind dense layers; experts may be shared."""
+    ernie = found.values["model_type"] == "ernie4_5_moe"
+    bias, hidden = ernie and found.flag("use_bias", False), found.size("hidden_size")
+    yield from _attention(found, bias, bias)
+    width = found.size("moe_intermediate_size")
+    yield Layer("router", found.size("num_experts", "moe_num_experts"), hidden, fp32=True)
+    yield from _gated(found, width, "experts.")
+    if shared := found.count("moe_num_shared_experts" if ernie else "num_shared_experts"):
+        yield from _gated(found, shared * width, "shared_experts.", bias)
+    yield from _gated(found, found.size("intermediate_size"), bias=bias)
+
+
 def _gpt_oss(found: _Fields) -> Iterator[Layer]:
     found.size("head_dim")
     bias = found.flag("attention_bias", True)
@@ -273,7 +331,7 @@ def _routed(found: _Fields) -> Iterator[Layer]:
         yield from _gated(found, found.size("intermediate_size"), bias=bias)
 
 
-def _deepseek(found: _Fields) -> Iterator[Layer]:
+def _latent_attention(found: _Fields) -> Iterator[Layer]:
     hidden, heads, rank = found.size("hidden_size"), found.size("num_attention_heads"), found.size("kv_lora_rank")
     plain, rotary, value = found.size("qk_nope_head_dim"), found.size("qk_rope_head_dim"), found.size("v_head_dim")
     bias = found.flag("attention_bias", False)
@@ -289,7 +347,16 @@ def _deepseek(found: _Fields) -> Iterator[Layer]:
     yield Layer("kv_a_proj_with_mqa", rank + rotary, hidden, bias, fused=together)
     yield Layer("kv_b_proj", heads * (plain + value), rank, split="columns", unit=plain + value)
     yield Layer("o_proj", hidden, heads * value, bias, "rows", unit=value)
+
+
+def _deepseek(found: _Fields) -> Iterator[Layer]:
+    yield from _latent_attention(found)
     yield from _routed(found)
+
+
+def _latent_and_dense(found: _Fields) -> Iterator[Layer]:
+    yield from _latent_attention(found)
+    yield from _gated(found, found.size("intermediate_size"), bias=found.flag("mlp_bias", False))
 
 
 def _glm4_moe(found: _Fields) -> Iterator[Layer]:
@@ -305,16 +372,27 @@ def _dots1(found: _Fields) -> Iterator[Layer]:
 
 
 ARCHITECTURES: Mapping[str, Callable[[_Fields], Iterator[Layer]]] = {
-    **dict.fromkeys(("cohere", "cohere2", "granite", "hunyuan_v1_dense", "llama", "olmo", "olmo2", "olmo3"), _llama),
-    **dict.fromkeys(("exaone4", "mistral"), _plain),
-    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "qwen3"), _with_head_width),
+    **dict.fromkeys(
+        (
+            "bitnet", "cohere", "cohere2", "cwm", "diffllama", "granite", "hunyuan_v1_dense", "hyperclovax", "llama",
+            "olmo", "olmo2", "olmo3", "smollm3",
+        ),
+        _llama,
+    ),
+    **dict.fromkeys(("exaone4", "ministral3", "mistral"), _plain),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "qwen3", "vaultgemma"), _with_head_width),
     **dict.fromkeys(("helium", "seed_oss"), _two_flags), **dict.fromkeys(("glm", "glm4"), _glm),
-    **dict.fromkeys(("apertus", "arcee", "nemotron"), _up_and_down),
+    **dict.fromkeys(("apertus", "arcee", "jais2", "nanochat", "nemotron"), _up_and_down),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), _deepseek),
+    **dict.fromkeys(("minicpm3", "youtu"), _latent_and_dense),
     **dict.fromkeys(("qwen2_moe", "qwen3_moe"), _qwen_moe),
-    "dots1": _dots1, "ernie4_5": _one_flag, "falcon": _falcon, "glm4_moe": _glm4_moe, "gpt_neox": _gpt_neox,
-    "gpt_oss": _gpt_oss, "granitemoe": _granite_moe, "mixtral": _mixtral, "olmoe": _olmoe, "phi": _phi, "phi3": _phi3,
-    "qwen2": _qwen2, "smollm3": _llama, "stablelm": _stablelm, "starcoder2": _starcoder2,
+    **dict.fromkeys(("codegen", "gpt_bigcode", "gptj"), _named_as_gpt2),
+    **dict.fromkeys(("ernie4_5_moe", "exaone_moe"), _experts_after_dense),
+    **dict.fromkeys(("gpt_neox", "persimmon"), _gpt_neox), **dict.fromkeys(("glm4_moe", "solar_open"), _glm4_moe),
+    **dict.fromkeys(("minimax_m2", "mixtral"), _mixtral), **dict.fromkeys(("flex_olmo", "olmoe"), _olmoe),
+    "bloom": _bloom, "dots1": _dots1, "ernie4_5": _one_flag, "falcon": _falcon, "gpt_oss": _gpt_oss,
+    "granitemoe": _granite_moe, "opt": _opt, "phi": _phi, "phi3": _phi3, "qwen2": _qwen2, "stablelm": _stablelm,
+    "starcoder2": _starcoder2,
 }  # fmt: skip
 """The layers of each known `model_type`, as modules of transformers are built; the head is that of every model."""
 

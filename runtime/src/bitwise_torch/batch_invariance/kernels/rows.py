@@ -315,3 +315,19 @@ def _with_number(place, total, number, step, columns, left):
     total += number
     tl.store(place + step * columns, total.to(place.dtype.element_ty), mask=step < left)
     return total
+
+
+@triton.jit(do_not_specialize=["rows"])
+def widened_rows(x, out, rows, heads, places, sequence_stride, head_stride, place_stride, depth, width,
+                 ROWS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+    """out[r, :] = row r of x[sequences, heads, places, depth], and zeros behind it, up to `width` numbers.
+
+    The rows of x have the given strides, those of out are dense.  LANES is a power of two from `width` on.
+    """
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    head = row // places
+    place = head // heads * sequence_stride + head % heads * head_stride + row % places * place_stride
+    column = tl.arange(0, LANES)[None, :]
+    exists = (row < rows)[:, None]
+    found = tl.load(x + place[:, None] + column, mask=exists & (column < depth), other=0.0)
+    tl.store(out + (row * width)[:, None] + column, found, mask=exists & (column < width))
