@@ -201,7 +201,7 @@ def test_kernels_with_a_witness_are_counted_apart_from_determined_ones() -> None
     assert [each["kernels"] for each in reasons_of([entry(*kernels)])] == [2]
 
 
-def atomic_sum(number: str, entry_name: str, count: int) -> str:
+def atomic_sum(number: str, entry_name: str, threads: int) -> str:
     return f"""
 .version 8.0
 .target sm_90
@@ -213,7 +213,7 @@ def atomic_sum(number: str, entry_name: str, count: int) -> str:
     ld.param.u64 %d0, [S0];
     ld.param.u64 %d1, [S1];
     mov.u32 %r0, %tid.x;
-    setp.ge.u32 %p0, %r0, {count};
+    setp.ge.u32 %p0, %r0, {threads};
     @%p0 ret;
     mul.wide.u32 %d2, %r0, 4;
     add.u64 %d3, %d0, %d2;
@@ -224,21 +224,40 @@ def atomic_sum(number: str, entry_name: str, count: int) -> str:
 """
 
 
-@pytest.mark.parametrize(("count", "differs"), [(1, False), (32, True)])
-def test_a_sum_of_several_threads_has_a_witness_and_that_of_one_has_none(
-    tmp_path: Path, count: int, differs: bool
-) -> None:
-    (tmp_path / "00.ptx").write_text(atomic_sum("f32", "k", count))
-    launch = {"file": "00.ptx", "entry": "k", "grid": [1, 1, 1], "block": [32, 1, 1]}
+def write_atomic_sum(place: Path, threads: int) -> None:
+    place.mkdir(parents=True)
+    (place / "00.ptx").write_text(atomic_sum("f32", "k", threads))
     arguments = [{"buffer": name, "dtype": "fp32"} for name in ("S0", "S1")]
-    (tmp_path / "manifest.json").write_text(json.dumps({"kernels": [{**launch, "args": arguments}]}))
-    found = witness_of(str(tmp_path), "00.ptx", (".ptx",), "sm_90", 20.0)
+    launch = {"file": "00.ptx", "entry": "k", "grid": [1, 1, 1], "block": [32, 1, 1], "args": arguments}
+    (place / "manifest.json").write_text(json.dumps({"kernels": [launch]}))
+    kernel = {"file": "00.ptx", "name": "k", "digest": "d", "hashes": [["a"]], "moved": [], "error": None}
+    (place / "bytes.json").write_text(json.dumps({"kernel": "k", "tuned": False, "kernels": [kernel]}))
+
+
+@pytest.mark.parametrize(("threads", "differs"), [(1, False), (32, True)])
+def test_a_sum_of_several_threads_has_a_witness_and_that_of_one_has_none(
+    tmp_path: Path, threads: int, differs: bool
+) -> None:
+    place = tmp_path / "sums"
+    write_atomic_sum(place, threads)
+    found = witness_of(str(place), "00.ptx", (".ptx",), "sm_90", 20.0)
     assert (found is not None) is differs
     kernel = {"class": 0, "unknown": "w", "undetermined": True}
-    launch_entry = entry(kernel, {**kernel, "moved": ["wide"]}, launch=tmp_path.name)
+    launch = entry(kernel, {**kernel, "moved": ["wide"]}, {"class": 0}, launch="sums")
     with ThreadPoolExecutor(1) as executor:
-        (read,) = with_witnesses(tmp_path.parent, [launch_entry], (".ptx",), "sm_90", 20.0, executor)
-    assert [each.get("witness") for each in read["kernels"]] == [found, None]
+        (read,) = with_witnesses(tmp_path, [launch], (".ptx",), "sm_90", 20.0, executor)
+    assert [each.get("witness") for each in read["kernels"]] == [found, None, None]
+
+
+def test_the_record_has_the_witnesses_of_its_unknown_kernels(tmp_path: Path) -> None:
+    folder, out = tmp_path / "kernels", tmp_path / "record.json"
+    write_atomic_sum(folder / "liger" / "sums" / "00_k", 32)
+    assert main([str(folder), "--workers", "1", "--witnesses", "--out", str(out)]) == 0
+    total = json.loads(out.read_text())["total"]
+    assert (total["determined"], total["unknown"], total["witnessed"], total["named, witnessed"]) == (0, 0, 1, 1)
+    assert main([str(folder), "--workers", "1", "--out", str(out)]) == 0
+    total = json.loads(out.read_text())["total"]
+    assert (total["determined"], total["unknown"], total["witnessed"]) == (1, 1, 0)
 
 
 def test_without_bytes_there_is_no_ratio_and_what_the_reading_calls_not_determined_is_left_out() -> None:
@@ -773,8 +792,8 @@ def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: 
     part = part_of("liger/sums/00_row_sum")
     rows = [line for line in parts[2:] if line.startswith("|")]
     # A group without launches has no row.
-    assert [row.split(" | ")[:3] for row in rows] == [
-        [f"| {part}, {name}", "1", str(whole["kernels"])] for name in ("packages", "all")
+    assert [row.split(" | ")[:4] for row in rows] == [
+        [f"| {part}, {name}", "1", str(whole["kernels"]), "0 of 0"] for name in ("packages", "all")
     ]
     assert "1 sources" in parts[-1]
     assert table[2].startswith(f"| liger-kernel 0.8.5 | 1 | {whole['kernels']} | {whole['kernels']} | 0.0 % |")

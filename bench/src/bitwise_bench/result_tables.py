@@ -425,6 +425,7 @@ def public_kernels_of_target(record: Mapping[str, Any]) -> str:
 def public_kernels_by_part(record: Mapping[str, Any]) -> str:
     """Return the figures about kernels whose launches are in an open and a held-out part."""
     rows = []
+    by_text = any("witnessed" in groups["all"] for groups in record["parts"].values())
     for part, groups in record["parts"].items():
         for name, each in groups.items():
             if not each["launches"]:
@@ -435,6 +436,7 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
                     f"{part}, {name}",
                     each["launches"],
                     each["kernels"],
+                    *([f"{each['named, witnessed']} of {each['witnessed']}"] if by_text else []),
                     each["determined"],
                     f"{each['unknown']} ({100 * each['unknown share']:.1f} %)",
                     f"{each['classes']} / {each['byte classes']}",
@@ -446,7 +448,8 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
                 ]
             )
     head = (
-        *("part", "launches", "kernels", "determined", "Unknown", "classes / byte classes", "ratio", "to functions"),
+        *("part", "launches", "kernels", *(["bytes alike, not determined by the text: named"] if by_text else [])),
+        *("determined", "Unknown", "classes / byte classes", "ratio", "to functions"),
         *("classes with several byte patterns", "not determined: named", "reading / compiling, median / ninth decile"),
     )
     environment = record["environment"]["bytes"]
@@ -460,7 +463,8 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
         + (
             f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. "
             f"{len(record['sources'])} sources. A kernel is determined if all runs returned the same bytes, also those "
-            f"beside other work{' and with the blocks in other orders' if 'search' in record['environment'] else ''}. "
+            f"beside other work{' and with the blocks in other orders' if 'search' in record['environment'] else ''}"
+            f"{', and no two executions that its text allows are known to differ' if by_text else ''}. "
             + " ".join(assuming)
         ).rstrip()
     )

@@ -219,7 +219,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source("four_bit_products", "gptq-triton", "0.0.4", "Apache-2.0"),
             Source("chunked_lstm", "flash-xlstm-exp", "0.1.0", "LicenseRef-NXAI-Community", needs=(_EINOPS,)),
             Source("gated_halves", "hackers-kernels", "0.1.6", "LicenseRef-Unstated"),
-            Source("routed_products", "tokenspeed-triton-kernels", "1.0.0.post20260510", "MIT"),
+            Source("routed_products", "tokenspeed-triton-kernels", "1.0.0.post20260510", "LicenseRef-Unstated"),
             Source("four_bit_experts", "grouped-nf4-gemm", "0.51.0", "MIT"),
             Source(
                 "image_models",
