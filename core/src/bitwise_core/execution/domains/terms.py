@@ -175,7 +175,9 @@ class TermDomain(StepsInOrder):
             folded = without_unspecified_nans(operation, numbers, operation.function(*numbers))
             return nan_marks.with_result_nans(folded, operation)
         operands = self._operands(operation, operands)
-        result = nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
+        result = self._apply(operation, operands, properties)
+        if operation.verb != "neg" or not nan_marks.is_no_nan(operands[0]):
+            result = nan_marks.with_result_nans(result, operation)
         if operation.name in FOLLOWED:
             result = without_zero_signs(operation, operands, result, self.floating)
         form = operation.result
