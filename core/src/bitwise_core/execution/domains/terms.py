@@ -33,7 +33,13 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_either, maximum_of_result, without_mask
+from bitwise_core.execution.values.bounds import (
+    BOUNDED,
+    maximum_of_either,
+    maximum_of_result,
+    signed_extremum,
+    without_mask,
+)
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -470,6 +476,7 @@ class TermDomain(StepsInOrder):
             return L.as_array_if_constant(negated(as_symbolic_vector(operands[0]), self.context))
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
+        operation = signed_extremum(operation, operands)
         chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
         if chosen is not None:
             return chosen
