@@ -121,3 +121,20 @@ DONE:
 """
     assert is_determined(body)
     assert not is_determined(body.replace("setp.lt", "setp.gt"))
+
+
+@pytest.mark.parametrize(
+    ("constants", "determined"),
+    [
+        (("0f40000000", "0f40C00000"), True),
+        (("0f00000000", "0f7F800000"), True),
+        (("0f3F800000", "0f7F800001"), False),
+        (("0f7FC00001", "0f3F800000"), False),
+        (("%r2", "0f3F800000"), False),
+    ],
+)
+def test_the_sign_of_what_is_no_nan_is_flipped_exactly(constants: tuple[str, str], *, determined: bool) -> None:
+    chosen = f"setp.gt.f32 %p1, %r1, 0f3F800000; selp.f32 %r5, {constants[0]}, {constants[1]}, %p1;"
+    signed = "neg.f32 %r6, %r5; setp.gt.f32 %p1, %r1, 0f00000000;"
+    assert is_determined(f"{chosen} {signed} selp.f32 %r3, %r5, %r6, %p1;") == determined
+    assert is_determined(f"{chosen} {signed} mov.b32 %r3, %r6;") == determined

@@ -535,6 +535,40 @@ def test_an_extremum_of_magnitudes_has_the_exclusive_or_of_the_signs(
     assert known(run(body, threads=1)[0]) == {0: (32, result)}
 
 
+@pytest.mark.parametrize(
+    ("opcode", "left", "right", "result"),
+    [
+        ("min.xorsign.abs.f16", 0xC200, 0x4000, 0xC000),
+        ("min.xorsign.abs.f16", 0xFC00, 0x7BFF, 0xFBFF),
+        ("min.xorsign.abs.f16", 0x8000, 0x7BFF, 0x8000),
+        ("min.xorsign.abs.f16", 0xFE00, 0x7BFF, 0xFBFF),
+        ("max.xorsign.abs.f16", 0x4200, 0xC500, 0xC500),
+        ("min.ftz.xorsign.abs.f16", 0x8001, 0x7BFF, 0x8000),
+        ("min.xorsign.abs.bf16", 0xFF80, 0x42FE, 0xC2FE),
+        ("min.xorsign.abs.f16x2", 0xC200_FC00, 0x4000_7BFF, 0xC000_FBFF),
+    ],
+)
+def test_an_extremum_of_magnitudes_of_half_precision(opcode: str, left: int, right: int, result: int) -> None:
+    """The results are those of the pseudocode of PTX for min and max of half precision."""
+    packed = opcode.endswith("x2")
+    kind, register = ("b32", "%r") if packed else ("b16", "%h")
+    names = [f"{register}{number}" for number in (1, 2, 3)]
+    moves = f"mov.{kind} {names[0]}, {left}; mov.{kind} {names[1]}, {right};"
+    body = f"{moves} {opcode} {names[2]}, {names[0]}, {names[1]}; st.global.{kind} [%d0], {names[2]};"
+    assert known(run(body, threads=1)[0]) == {0: (32 if packed else 16, result)}
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_packed_extrema_of_magnitudes_are_those_of_their_elements(kind: str) -> None:
+    loads = "ld.global.b32 %r1, [%d1]; ld.global.b32 %r2, [%d1+4]; mov.b32 {%h1, %h2}, %r1; mov.b32 {%h3, %h4}, %r2;"
+    apart = f"min.xorsign.abs.{kind} %h5, %h1, %h3; min.xorsign.abs.{kind} %h6, %h2, %h4; mov.b32 %r3, {{%h5, %h6}};"
+    stored, exchanged = "st.global.b32 [%d0], %r3;", apart.replace("%h2, %h4", "%h2, %h3")
+    dtype = {"f16": "fp16", "bf16": "bf16"}[kind]
+    packed = hashes(f"{loads} min.xorsign.abs.{kind}x2 %r3, %r1, %r2; {stored}", threads=1, dtype=dtype)
+    assert packed == hashes(f"{loads} {apart} {stored}", threads=1, dtype=dtype)
+    assert packed != hashes(f"{loads} {exchanged} {stored}", threads=1, dtype=dtype)
+
+
 def test_finite_rules_apply_next_to_a_lane_with_a_known_zero() -> None:
     """A masked load returns zero in some lanes; in the others, products of fp16 values are exact, fused or not."""
     start = """

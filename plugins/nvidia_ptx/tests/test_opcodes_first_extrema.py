@@ -61,11 +61,26 @@ def better(p: int, left: Pair, right: Pair, relation: str, ties: str = "lt") -> 
     )
 
 
+def steps(to: str, left: Pair, right: Pair, other: str, relation: str, ties: str = "lt") -> str:
+    """Return the code that selects the place of the better pair by one test after another; `other` is the worse one's.
+
+    A compiler makes this of the tests where nothing else needs their conjunction.
+    """
+    (a, i), (b, j) = (left.value, left.place), (right.value, right.place)
+    return (
+        f"setp.nan.f32 %p2, {a}, {a}; setp.nan.f32 %p3, {b}, {b}; setp.num.f32 %p4, {b}, {b}; setp.eq.f32 %p5, {a}, {b};"
+        f"setp.{ties}.s32 %p6, {i}, {j}; setp.{relation}.f32 %p7, {a}, {b};"
+        f"selp.b32 %r60, {i}, {other}, %p2; selp.b32 %r60, %r60, {other}, %p3; selp.b32 %r60, {i}, %r60, %p5; selp.b32 %r60, %r60, {other}, %p6;"
+        f"selp.b32 %r61, {i}, %r60, %p4; selp.b32 %r60, %r61, %r60, %p2; selp.b32 {to}, {i}, %r60, %p7;"
+    )
+
+
 @dataclass
 class Program:
     """A random program under construction: the pairs that its selections may use."""
 
     generator: np.random.Generator
+    in_steps: bool = False
     lines: list[str] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
 
@@ -87,9 +102,11 @@ class Program:
         other = wrong if pick(0, 8) == 0 else right
         taken = Pair(f"%f{number}", f"%r{number}", *self.results(left, right, other, relation, ties))
         self.lines.append(better(5, left, right, relation, ties))
-        self.lines.append(
-            f"selp.f32 {taken.value}, {left.value}, {right.value}, %p5; selp.b32 {taken.place}, {left.place}, {other.place}, %p5;"
-        )
+        self.lines.append(f"selp.f32 {taken.value}, {left.value}, {right.value}, %p5;")
+        if self.in_steps and pick(0, 2) == 0:
+            self.lines.append(steps(taken.place, left, right, other.place, relation, ties))
+        else:
+            self.lines.append(f"selp.b32 {taken.place}, {left.place}, {other.place}, %p5;")
         self.pairs.append(taken)
 
     @staticmethod
@@ -107,7 +124,7 @@ class Program:
 @pytest.mark.parametrize("seed", range(60))
 def test_equal_places_are_equal_functions(seed: int) -> None:
     bits = ("32", "64")[seed // 2 % 2]
-    program = Program(np.random.default_rng(seed))
+    program = Program(np.random.default_rng(seed), in_steps=seed >= 30)
     for place in range(ELEMENTS):
         program.element(place, padding=bool(seed % 2) and place in (2, ELEMENTS - 1))
     for _ in range(25):
@@ -133,6 +150,13 @@ def chosen(to: int, left: int, right: int, relation: str = "gt", ties: str = "lt
     )
 
 
+def in_steps(to: int, left: int, right: int) -> str:
+    """Return the code of `chosen`, with the place by `steps`."""
+    none = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int32)
+    pairs = [Pair(f"%f{each}", f"%r{each}", *none) for each in (left, right)]
+    return chosen(to, left, right) + steps(f"%r{to}", *pairs, f"%r{right}", "gt")
+
+
 STORE = "st.global.b32 [%d0], %r40;"
 TREE = chosen(11, 1, 2) + chosen(12, 3, 4) + chosen(40, 11, 12)
 EQUAL = {
@@ -144,7 +168,25 @@ EQUAL = {
     + chosen(12, 3, 4)
     + chosen(40, 11, 12),
 }
+PADDED = chosen(13, 3, 4) + chosen(14, 5, 13) + chosen(11, 1, 2)
+"""Padding, the fifth pair, beside a place that is known to be one of two."""
+EQUAL |= {
+    "the last place in steps": chosen(11, 1, 2) + chosen(12, 3, 4) + in_steps(40, 11, 12),
+    "places in steps": in_steps(11, 4, 2) + in_steps(12, 11, 1) + in_steps(40, 3, 12),
+    "padding before selected places": "mov.b32 %f5, 0fFF800000;" + PADDED + chosen(40, 14, 11),
+    "padding in steps": "mov.b32 %f5, 0fFF800000;"
+    + PADDED.replace(chosen(14, 5, 13), in_steps(14, 5, 13))
+    + chosen(40, 11, 14),
+}
 DIFFERENT = {
+    "padding with a lower place than selected ones": "mov.b32 %f5, 0fFF800000; mov.b32 %r5, 0;"
+    + PADDED
+    + chosen(40, 14, 11),
+    "other padding before selected places": "mov.b32 %f5, 0f7F800000;" + PADDED + chosen(40, 14, 11),
+    "steps with another place": TREE.replace(chosen(11, 1, 2), in_steps(11, 1, 2).replace("%r61, %r1", "%r61, %r2")),
+    "steps for the lesser number": TREE.replace(
+        chosen(11, 1, 2), in_steps(11, 1, 2).replace("gt.f32 %p7", "lt.f32 %p7")
+    ),
     "another element": TREE.replace("%f4", "%f5"),
     "a minimum": chosen(11, 1, 2, "lt") + chosen(12, 3, 4, "lt") + chosen(40, 11, 12, "lt"),
     "a minimum of two maxima": chosen(11, 1, 2) + chosen(12, 3, 4) + chosen(40, 11, 12, "lt"),

@@ -314,3 +314,49 @@ def test_the_high_byte_of_a_greater_number_is_kept() -> None:
     for number, alike in ((255, True), (256, False)):
         found = (hashes(each.format(number=number), threads=1, dtype="i8") for each in (whole, BYTES_OF_PLACES))
         assert (next(found) == next(found)) is alike
+
+
+BOUNDED_BITS = "and.b32 %r5, %r1, {}; and.b32 %r6, %r2, {};"
+NUMBERS = "ld.global.b32 %r1, [%d1]; ld.global.b32 %r2, [%d1+4]; ld.global.b32 %r3, [%d1+8];"
+
+
+@pytest.mark.parametrize("verb", ["min", "max"])
+@pytest.mark.parametrize(
+    ("masks", "alike"),
+    [((255, 4095), True), ((0x7FFFFFFF, 1), True), ((0xFFFFFFFF, 1), False), ((1, 0x80000000), False)],
+)
+def test_extrema_of_positive_integers_are_those_of_unsigned_ones(
+    verb: str, masks: tuple[int, int], *, alike: bool
+) -> None:
+    start = NUMBERS + BOUNDED_BITS.format(*masks)
+    found = [hashes(f"{start} {verb}.{kind}32 %r4, %r5, %r6; {store('%r4', 32)}") for kind in "su"]
+    assert (found[0] == found[1]) is alike
+
+
+def test_extrema_of_extrema_of_positive_integers() -> None:
+    start = NUMBERS + BOUNDED_BITS.format(255, 65535) + "and.b32 %r7, %r3, 1023;"
+    trees = ("{0} %r4, %r5, %r6; {1} %r4, %r4, %r7;", "{0} %r4, %r6, %r7; {1} %r4, %r5, %r4;")
+    kinds = [("min.u32", "min.s32"), ("min.s32", "min.u32"), ("min.u32", "min.u32")]
+    found = [hashes(f"{start} {tree.format(*each)} {store('%r4', 32)}") for tree in trees for each in kinds]
+    assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize(
+    ("made", "fits"),
+    [
+        ("min.u32 %r4, %r1, 5;", True),
+        ("min.s32 %r4, %r1, 5;", False),
+        ("max.u32 %r4, %r5, %r6;", True),
+        ("max.u32 %r4, %r5, %r1;", False),
+        ("max.s32 %r4, %r5, %r6;", True),
+        ("max.s32 %r4, %r1, 5;", False),
+        ("min.s32 %r4, %r5, %r6;", True),
+        ("min.s32 %r4, %r5, 0xFFFFFFFF;", False),
+        ("min.u32 %r4, %r5, 0xFFFFFFFF;", True),
+    ],
+)
+def test_the_bound_of_an_extremum(made: str, *, fits: bool) -> None:
+    """The upper half of a number that fits in the lower one is zero."""
+    start = NUMBERS + BOUNDED_BITS.format(255, 65535)
+    upper = hashes(f"{start} {made} shr.u32 %r4, %r4, 16; {store('%r4', 32)}")
+    assert (upper == hashes(f"{NUMBERS} mov.b32 %r4, 0; {store('%r4', 32)}")) is fits

@@ -17,7 +17,6 @@ UNMODELLED = {
     r"\b(rcp|rsqrt)\.approx\.(ftz\.)?f64": _UNMEASURED,
     r"\bfma\.r[zmp]\.(relu\.)?bf16": _UNDEFINED,
     r"\brcp\.r[nzmp]\.ftz\.f64": _UNDEFINED,
-    r"\b(min|max)\.([\w.]+\.)?xorsign\.abs\.b?f16": _ABSENT,
     r"\b(add|sub|mad\.hi)\.sat\.s32": _ABSENT,
     r"\b(mad\.hi\.cc|madc\.hi(\.cc)?)\.s32": _ABSENT,
     r"\bsub\.cc": _ABSENT,

@@ -33,7 +33,13 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_either, maximum_of_result, without_mask
+from bitwise_core.execution.values.bounds import (
+    BOUNDED,
+    maximum_of_either,
+    maximum_of_result,
+    signed_extremum,
+    without_mask,
+)
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -175,7 +181,9 @@ class TermDomain(StepsInOrder):
             folded = without_unspecified_nans(operation, numbers, operation.function(*numbers))
             return nan_marks.with_result_nans(folded, operation)
         operands = self._operands(operation, operands)
-        result = nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
+        result = self._apply(operation, operands, properties)
+        if operation.verb != "neg" or not nan_marks.is_no_nan(operands[0]):
+            result = nan_marks.with_result_nans(result, operation)
         if operation.name in FOLLOWED:
             result = without_zero_signs(operation, operands, result, self.floating)
         form = operation.result
@@ -468,6 +476,7 @@ class TermDomain(StepsInOrder):
             return L.as_array_if_constant(negated(as_symbolic_vector(operands[0]), self.context))
         if not isinstance(operation.result, IntegerFormat):
             return self.floating(operation, operands)
+        operation = signed_extremum(operation, operands)
         chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
         if chosen is not None:
             return chosen

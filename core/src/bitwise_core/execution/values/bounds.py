@@ -6,11 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, lazy_integers, width
-from bitwise_core.numerics import Operation
+from bitwise_core.execution.values.symbolic_vector import (
+    PackedVector,
+    SymbolicVector,
+    Value,
+    constant_mask,
+    lazy_integers,
+    width,
+)
+from bitwise_core.numerics import IntegerFormat, Operation, operation
 
-BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc"})
+BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc", "min", "max"})
 """The verbs of operations whose results may have a bound."""
+
+_KNOWN = np.ndarray | SymbolicVector | PackedVector
+"""The values that this module knows; a domain may have others."""
 
 
 def maximum_of(value: Value) -> int | None:
@@ -33,35 +43,58 @@ def maximum_of(value: Value) -> int | None:
     return (1 << bits) - 1 if bits < value.bits else None
 
 
-def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | None:
+def maximum_of_result(info: Operation, operands: Sequence[Value]) -> int | None:
     """Return a number that no lane of a result exceeds, None where nothing is known or the result may wrap."""
-    if operation.verb == "popc":
-        return operation.operands[0].bits
-    if operation.verb == "shr":
+    if info.verb == "popc":
+        return info.operands[0].bits
+    if info.verb == "shr":
         bound = maximum_of(operands[0])
-        if bound is None or bound >> operation.bits - 1:
+        if bound is None or bound >> info.bits - 1:
             return None  # a signed shift fills with the sign
-        return bound >> min(_least(operands[1]), operation.bits)
+        return bound >> min(_least(operands[1]), info.bits)
+    if info.verb in ("min", "max"):
+        return _maximum_of_extremum(info, operands)
     # Known numbers are looked at last: most results have an operand of which nothing is known.
     bounds = []
     for operand in sorted(operands, key=lambda each: isinstance(each, np.ndarray)):
         bound = maximum_of(operand)
         if bound is None:
-            if operation.verb != "and":
+            if info.verb != "and":
                 return None
         else:
             bounds.append(bound)
-    if operation.verb == "and":
+    if info.verb == "and":
         return min(bounds, default=None)
-    if operation.verb in ("or", "xor"):
+    if info.verb in ("or", "xor"):
         return (1 << max(bounds).bit_length()) - 1
-    found = bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1]
-    return found if found < 1 << operation.bits else None
+    found = bounds[0] + bounds[1] if info.verb == "add" else bounds[0] * bounds[1]
+    return found if found < 1 << info.bits else None
 
 
-def without_mask(operation: Operation, operands: Sequence[Value]) -> Value | None:
+def _maximum_of_extremum(info: Operation, operands: Sequence[Value]) -> int | None:
+    bounds = [maximum_of(operand) for operand in operands]
+    known = [bound for bound in bounds if bound is not None]
+    if info.result.signed and any(bound >> info.bits - 1 for bound in known):
+        return None
+    if len(known) == len(bounds):
+        return min(known) if info.verb == "min" else max(known)
+    # The least of an unsigned number and others is none of the greater ones; a signed one may be negative.
+    return min(known, default=None) if info.verb == "min" and not info.result.signed else None
+
+
+def signed_extremum(info: Operation, operands: Sequence[Value]) -> Operation:
+    """Return the extremum of signed integers for one of unsigned integers of which none has its highest bit set."""
+    if info.verb not in ("min", "max") or not isinstance(info.result, IntegerFormat) or info.result.signed is not False:
+        return info
+    bounds = (maximum_of(operand) if isinstance(operand, _KNOWN) else None for operand in operands)
+    if any(bound is None or bound >> info.bits - 1 for bound in bounds):
+        return info
+    return operation(f"{info.verb}.s{info.bits}")
+
+
+def without_mask(info: Operation, operands: Sequence[Value]) -> Value | None:
     """Return the operand of a bitwise and that has no bits outside of the other one, None if neither is known to."""
-    if operation.verb != "and" or operation.bits == 1:
+    if info.verb != "and" or info.bits == 1:
         return None
     for value, mask in (operands, operands[::-1]):
         if isinstance(value, np.ndarray) or not isinstance(mask, np.ndarray) or not mask.size:

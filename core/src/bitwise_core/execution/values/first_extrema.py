@@ -206,12 +206,16 @@ def chosen_place(
             if any(np.array_equal(hashes, each) for each in tested):
                 continue  # the same predicate in another way
             tested.append(hashes)
-            opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, sets, lower, apply))
-            same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(opposite))
-            lanes = lanes | (same & rest)
+            for opposite in _is_not_better(form, largest, first, second, sets, lower, apply):
+                vector = as_symbolic_vector(opposite)
+                same = (exact_hash(vector) == negation).all(axis=0) & ~np.asarray(L.constant_mask(vector))
+                lanes = lanes | (same & rest)
+                if (lanes == rest).all():
+                    break
             if (lanes == rest).all():
                 break
         lanes = lanes | (_is_single_comparison(form, largest, first, second, sets, apply, negation) & rest)
+        lanes = lanes | (_is_tie_with_worst(form, largest, one, two, sets, apply, negation) & rest)
         if not lanes.any():
             continue
         union, place = _first(form, largest, one, two, sets)
@@ -311,13 +315,13 @@ def _may_be_an_order(
 def _operations(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[tuple[str, Array]]:
     """Yield the names of the operations of which a conjunction consists in these lanes, each with its lanes.
 
-    Conjunctions are kept as deep as this looks; one that is deeper has its own name.  An operation without a name is
-    none of those that are kept, which tests of numbers are.
+    Conjunctions are kept near the top; one that is deeper may have no name.  Another operation without a name is none
+    of those that are kept, which tests of numbers are.
     """
     made = [(each, np.atleast_2d(each.lanes)) for each in _operations_that_made(predicate)]
     rest = lanes & ~_any_of(own for _, own in made)
     if rest.any():
-        yield "" if depth else "and.b1", rest
+        yield "" if depth > 1 else "and.b1", rest
     for each, own in made:
         here = lanes & own
         if not here.any():
@@ -373,6 +377,42 @@ def _is_single_comparison(
     return found
 
 
+def _worst(form: str, largest: bool) -> int:
+    """Return the bit pattern of the infinity that is no better than any number."""
+    described = FLOAT_FORMATS[form]
+    infinity = ((1 << described.exponent_bits) - 1) << described.mantissa_bits
+    return infinity | (1 << described.bits - 1 if largest else 0)
+
+
+def _is_infinity(form: str, value: SymbolicVector) -> bool:
+    """Return whether a value is a known infinity in a lane."""
+    return any(L.equals_constant(value, _worst(form, largest)) is not False for largest in (True, False))
+
+
+def _is_tie_with_worst(
+    form: str,
+    largest: bool,
+    one: Pair,
+    other: Pair,
+    sets: list[_Sets],
+    apply: Apply,
+    condition: hashing.Words,
+) -> Array:
+    """Return where a condition, given by its hash, is that the second pair is the better one, its number the worst.
+
+    It is where the numbers are equal and its place is lower.
+    """
+    found: Array = np.zeros((1, 1), dtype=bool)
+    worst = L.equals_constant(other[0], _worst(form, largest))
+    if worst is False:
+        return found
+    equal = apply(f"eq.{form}", (one[0], other[0]))
+    for lower in _lower_places(other[1], one[1], sets[::-1], apply):
+        tie = as_symbolic_vector(apply("and.b1", (equal, lower)))
+        found = found | ((exact_hash(tie) == condition).all(axis=0) & ~np.asarray(L.constant_mask(tie)) & worst)
+    return found
+
+
 def _selects_places(condition: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector) -> bool:
     """Return whether a select by one comparison of numbers is between integers."""
     if not any(name.partition(".")[2] in _FORMS for name in (origin.name for origin in condition.origins)):
@@ -393,7 +433,7 @@ def _candidates(condition: SymbolicVector) -> Iterator[tuple[str, SymbolicVector
         seen.append(pair)
         yield form, right, left, True
         yield form, left, right, False
-        if relation != "lt" or single:
+        if relation != "lt" or single or _is_infinity(form, left) or _is_infinity(form, right):
             yield form, left, right, True
             yield form, right, left, False
 
@@ -503,8 +543,11 @@ def _is_not_better(
     sets: list[_Sets],
     lower: Value,
     apply: Apply,
-) -> Value:
-    """Return the predicate that the first number is not better than the second one, nor level with it and `lower`."""
+) -> Iterator[Value]:
+    """Yield the predicate that the first number is not better than the second one, nor level with it and `lower`.
+
+    It is a conjunction of three predicates, in two of the ways in which these are joined in pairs.
+    """
 
     def negated(predicate: Value) -> Value:
         return apply("not.b1", (predicate,))
@@ -525,8 +568,9 @@ def _is_not_better(
     one_is_nan = negated(one_is_number)
     only_nan, both_nan = both(one_is_nan, other_is_number), both(one_is_nan, negated(other_is_number))
     not_level = both(negated(apply(f"eq.{form}", (one, other))), negated(both_nan))
-    not_first = both(negated(ahead), negated(only_nan))
-    return both(not_first, negated(both(negated(not_level), lower)))
+    not_ahead, not_nan, not_lower = negated(ahead), negated(only_nan), negated(both(negated(not_level), lower))
+    yield both(both(not_ahead, not_nan), not_lower)
+    yield both(both(not_nan, not_lower), not_ahead)
 
 
 def _known_everywhere(predicate: Value) -> bool | None:
@@ -561,9 +605,7 @@ def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) 
         sets[0].numbers & sets[1].numbers,
     )
     place = SymbolicVector(one[1].bits, hashing.mix(words * hashing.multiplier(8) + _PLACE), L.TERM | L.INTEGER)
-    described = FLOAT_FORMATS[form]
-    infinity = ((1 << described.exponent_bits) - 1) << described.mantissa_bits
-    worst = infinity | (1 << described.bits - 1 if largest else 0)
+    worst = _worst(form, largest)
     for mine, (value, at), theirs, (_, kept) in ((0, one, 1, other), (1, other, 0, one)):
         last = L.equals_constant(value, worst)
         if last is False:

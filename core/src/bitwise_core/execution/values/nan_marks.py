@@ -19,6 +19,7 @@ import numpy as np
 
 from bitwise_core.execution.term_recorder import SAME, TermContext
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.bounds import maximum_of
 from bitwise_core.execution.values.symbolic_vector import Array, Flags, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, nan_bits
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
@@ -197,6 +198,15 @@ def takes_any_mark(value: SymbolicVector) -> Array:
     magnitude = value.words[0] & np.uint64((1 << (value.bits - 1)) - 1)
     found: Array = known & (magnitude <= np.uint64(_LEAST_INFINITY[value.bits]))
     return found
+
+
+def is_no_nan(value: Value) -> bool:
+    """Return whether a value is known to be a NaN in no format of its width: as an unsigned integer, it has a bound."""
+    infinity = _LEAST_INFINITY.get(L.width(value))
+    if infinity is None:
+        return False
+    bound = maximum_of(value)
+    return bound is not None and bound <= infinity
 
 
 _LEAST_INFINITY = {16: 0x7C00, 32: 0x7F800000, 64: 0x7FF0000000000000}

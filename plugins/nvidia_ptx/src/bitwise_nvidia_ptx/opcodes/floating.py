@@ -19,6 +19,7 @@ from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.assembler_choices.constants import (
     is_assembler_constant,
@@ -181,7 +182,7 @@ def fused(instruction: Instruction, context: Context) -> Step:
 def extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min and max of floating-point types; min and max of three operands apply the operation twice."""
     root, *modifiers, kind = parts_of(instruction)
-    signs = modifiers[-2:] == ["xorsign", "abs"] and root in ("min", "max") and kind == "f32"
+    signs = modifiers[-2:] == ["xorsign", "abs"] and root in ("min", "max") and kind not in ("f64", "f32x2")
     modifiers = modifiers[:-2] if signs else modifiers
     check_modifiers(instruction, modifiers, {"ftz", "NaN"})
     _check_type(instruction, modifiers, kind)
@@ -190,39 +191,47 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     name = f"{root}{_suffix(modifiers)}{nan}.{form}"
     operands = instruction.operands[1:]
     if signs:
-        return _extremum_of_magnitudes(instruction, name)
+        return _extremum_of_magnitudes(instruction, name, kind)
     if len(operands) == 3:
         return _three_operands(instruction, name, kind)
     return _lanewise(instruction, name, kind, operands)
 
 
-def _extremum_of_magnitudes(instruction: Instruction, name: str) -> Step:
+def _extremum_of_magnitudes(instruction: Instruction, name: str, kind: str) -> Step:
     """min and max with .xorsign.abs: the extremum of the magnitudes, with the exclusive or of the signs.
 
-    A NaN is the canonical one, as on an H100: it has no sign.
+    A NaN is the canonical one: it has no sign, as PTX says for the half precisions, and as on an H100 for f32.
     """
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction)
+    form, count = _format(kind, instruction), PACKED.get(kind, (kind, 1))[1]
     destination, *sources = instruction.operands
-    extreme, magnitude, is_nan = named(instruction, name), operation("abs.fp32"), operation("isnan.fp32")
+    extreme, magnitude, is_nan = named(instruction, name), operation(f"abs.{form}"), operation(f"isnan.{form}")
+    bits = extreme.bits
+    top = 1 << bits - 1
 
-    def step(machine: Machine) -> None:
-        left, right = (machine.read_bits(each, 32) for each in sources)
+    def of_elements(machine: Machine, left: Value, right: Value) -> Value:
         # The assembler evaluates an instruction on literals as a whole: no sign of a NaN is seen in between.
         magnitudes = [
-            each & ~np.uint32(1 << 31) if isinstance(each, np.ndarray) else machine.domain.floating(magnitude, [each])
+            each & ~each.dtype.type(top) if isinstance(each, np.ndarray) else machine.domain.floating(magnitude, [each])
             for each in (left, right)
         ]
         found = machine.domain.floating(extreme, magnitudes)
-        sign = combine(machine, "and", combine(machine, "xor", left, right, 32), literal(1 << 31, 32), 32)
-        signed = combine(machine, "or", found, sign, 32)
+        sign = combine(machine, "and", combine(machine, "xor", left, right, bits), literal(top, bits), bits)
+        signed = combine(machine, "or", found, sign, bits)
         nan = apply_integer(machine, is_nan, [found])
-        machine.write(
-            destination,
-            blend_values(nan, found, signed)
-            if isinstance(nan, np.ndarray)
-            else machine.domain.select(nan, found, signed),
-        )
+        if isinstance(nan, np.ndarray):
+            return blend_values(nan, found, signed)
+        return machine.domain.select(nan, found, signed)
+
+    def step(machine: Machine) -> None:
+        left, right = (machine.read_bits(each, bits * count) for each in sources)
+        if count == 1:
+            machine.write(destination, of_elements(machine, left, right))
+            return
+        places = range(0, bits * count, bits)
+        parts = [of_elements(machine, extract(left, low, bits), extract(right, low, bits)) for low in places]
+        machine.write(destination, concat(parts))
 
     return step
 
