@@ -54,8 +54,8 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
     stored = _stored(kernel)
     loads = [each for each in zip(kernel.instructions, infos, strict=True) if stored and _loads_own(each[0])]
     kept = [(stored.get(instruction.operands[1], ()), info) for instruction, info in loads]
-    for sources, info in kept:
-        if any(isinstance(each, Immediate) or not literal.isdisjoint(registers_of(each)) for each in sources):
+    for held, info in kept:
+        if any(isinstance(each, Immediate) or not literal.isdisjoint(registers_of(each)) for each in held):
             add(info)
     while pending:
         name = pending.pop()
@@ -64,8 +64,8 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
             known = all(each in found or each in literal for each in registers_of(*sources))
             if known and not info.effects.overlaps(_RUN_TIME) and info.accumulation is None:
                 add(info)
-        for sources, info in kept:
-            if name in registers_of(*sources):
+        for held, info in kept:
+            if name in registers_of(*held):
                 add(info)
     return frozenset(found)
 
