@@ -300,6 +300,19 @@ def test_the_installed_assembler_finds_them(tmp_path: Path) -> None:
         assert "FADD.SAT" in code, name
 
 
+def test_what_local_memory_keeps_is_known_by_any_address() -> None:
+    kept = (
+        "mov.u64 %d5, mine; div.approx.f32 %f3, %f1, %f2; st.local.f32 [%d5+4], %f3; ld.local.f32 %f4, [mine+4]; {}"
+        "mul.rn.f32 %f9, %f4, 0f40000000; mov.b32 %r9, %f9;"
+    )
+
+    def form(hidden: str) -> object:
+        body = LOAD + kept.format(hidden.replace("%f3", "%f4")) + store("%r9", 32)
+        return hashes(body, dtype="u32", shared=".local .align 8 .b8 mine[8];")
+
+    assert form("") != form(WORD)
+
+
 def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:
     """ptxas does not know the number of a thread: it takes one bit of it for a sign."""
     field = "bfe.u32 %r3, %r0, 1, 1; {} bfe.s32 %r9, %r3, 32, 15;"

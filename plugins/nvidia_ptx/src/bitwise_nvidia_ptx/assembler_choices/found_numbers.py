@@ -51,9 +51,12 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
     for instruction, info in zip(kernel.instructions, infos, strict=True):
         if info.writes and _leaves_a_number(instruction, definitions, literal, decided, restorable):
             add(info)
-    stored = _stored(kernel)
+    stored, locally = _stored(kernel)
     loads = [each for each in zip(kernel.instructions, infos, strict=True) if stored and _loads_own(each[0])]
-    kept = [(stored.get(instruction.operands[1], ()), info) for instruction, info in loads]
+    kept = [
+        (locally if "local" in instruction.opcode.split(".") else stored.get(instruction.operands[1], ()), info)
+        for instruction, info in loads
+    ]
     for held, info in kept:
         if any(isinstance(each, Immediate) or not literal.isdisjoint(registers_of(each)) for each in held):
             add(info)
@@ -87,14 +90,17 @@ def _from_literals(kernel: Kernel, infos: Sequence[InstructionInfo]) -> frozense
     return frozenset(found)
 
 
-def _stored(kernel: Kernel) -> Mapping[Operand, list[Operand]]:
-    """Return what is stored in shared and local memory, by the address in the text."""
+def _stored(kernel: Kernel) -> tuple[Mapping[Operand, list[Operand]], list[Operand]]:
+    """Return what is stored in shared and local memory, by the address in the text, and all of it in local memory."""
     found: dict[Operand, list[Operand]] = {}
+    locally: list[Operand] = []
     for instruction in kernel.instructions:
-        if instruction.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(instruction.opcode.split(".")):
+        parts = instruction.opcode.split(".")
+        if parts[0] == "st" and not _OWN_MEMORY.isdisjoint(parts):
             target, *stored = instruction.operands
             found.setdefault(target, []).extend(stored)
-    return found
+            locally += stored if "local" in parts else ()
+    return found, locally
 
 
 def _loads_own(instruction: Instruction) -> bool:
