@@ -205,7 +205,8 @@ SAME_BITS = (
     "mad.lo.s32 %r4, %r3, 1, 0;", "mad.lo.u32 %r4, %r2, 0, %r3;", "neg.s32 %r8, %r3; neg.s32 %r4, %r8;",
     "add.u32 %r8, %r3, %r2; sub.u32 %r4, %r8, %r2;", "sub.u32 %r8, 0, %r3; sub.u32 %r4, 0, %r8;",
     "add.u32 %r8, %r3, 7; mov.b32 %r18, %r8; add.u32 %r4, %r18, -7;", "dp4a.u32.u32 %r4, %r2, 0, %r3;",
-    "add.cc.u32 %r4, %r3, 0; addc.u32 %r8, %r2, 0;", "and.b32 %r4, %r3, %r3;",
+    "add.cc.u32 %r4, %r3, 0; addc.u32 %r8, %r2, 0;", "add.cc.u32 %r8, 0, 0; addc.u32 %r4, %r3, 0;",
+    "sub.u32 %r8, %r2, %r3; sub.u32 %r4, %r2, %r8;", "and.b32 %r8, %r2, 0; or.b32 %r4, %r8, %r3;", "and.b32 %r4, %r3, %r3;",
     "setp.eq.u32 %p5, %r3, %r3; selp.b32 %r4, %r3, %r2, %p5;",
     "mov.u32 %r8, 0; mov.b32 %r4, %r2; L: mov.b32 %r4, %r3; add.u32 %r8, %r8, 1; setp.lt.u32 %p6, %r8, 3; @%p6 bra L;",
 )  # fmt: skip

@@ -293,7 +293,9 @@ class Sources:
         names = [each.name for each in sources if isinstance(each, Register)]
         if base in ("min", "max", "and", "or", "sad") and len(set(names)) < len(names):
             return True
-        if base in ("lop3", "bfe", "bfi", "shf", "dp4a") or _BETWEEN_INTEGERS.fullmatch(instruction.opcode):
+        if base in ("lop3", "bfe", "bfi", "shf", "dp4a", "addc", "subc", "madc") or _BETWEEN_INTEGERS.fullmatch(
+            instruction.opcode
+        ):
             return True
         bits = bits_of(instruction)
         low = (1 << bits - 1) - 1
