@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import nullcontext
+from ctypes import c_void_p
 from pathlib import Path
 from typing import cast
 
@@ -105,7 +107,10 @@ class OtherDevice:
     def __init__(self, changed: set[int], fails: int) -> None:
         self.changed, self.fails, self.entries = changed, fails, list[str]()
 
-    def run_entry(self, image: bytes, entry: str, kernel: KernelText, blocks: int, contents: object) -> list[Array]:
+    def loaded(self, image: bytes) -> nullcontext[c_void_p]:
+        return nullcontext(c_void_p())
+
+    def run_entry(self, module: c_void_p, entry: str, kernel: KernelText, blocks: int, contents: object) -> list[Array]:
         self.entries.append(entry)
         number = int(entry.removeprefix("kernel_"))
         if number == self.fails:

@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from ctypes import c_void_p
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -278,15 +279,16 @@ def _judge_executed(
 ) -> None:
     """Execute sequences both ways, up to one that fails; those with other bytes must not be equal to the analysis."""
     other: list[tuple[MergedSequence, str, int]] = []
-    for at, each in enumerate(drawn):
-        try:
-            place = _executed(each, device, image, 2 * at, seed)
-        except DeviceError as error:
-            found.failed.append(f"{written(each.direct)}: {error}")
-            break
-        found.counts["executed"] += 1
-        if place:
-            other.append((each, place, at))
+    with device.loaded(image) as module:
+        for at, each in enumerate(drawn):
+            try:
+                place = _executed(each, device, module, 2 * at, seed)
+            except DeviceError as error:
+                found.failed.append(f"{written(each.direct)}: {error}")
+                break
+            found.counts["executed"] += 1
+            if place:
+                other.append((each, place, at))
     if not other:
         return
     opcodes = opcodes_of(image, 2 * len(drawn), ptxas)
@@ -297,17 +299,18 @@ def _judge_executed(
             found.different.append(f"{written(each.direct)}: {place} ({change})")
 
 
-def _executed(each: MergedSequence, device: Device, image: bytes, number: int, seed: int) -> str:
+def _executed(each: MergedSequence, device: Device, module: c_void_p, number: int, seed: int) -> str:
     """Run a sequence both ways on inputs with special values; return an element that differs, or nothing.
 
     `number` is that of the entry of the sequence as it is; the next one hides its values.
     """
     language = LANGUAGES["ptx"]
-    results = []
-    for at, program in enumerate((each.direct, each.hidden)):
-        kernel = language.kernel([program])
-        contents = language.inputs(kernel, BLOCKS, seed, finite=False)
-        results.append(device.run_entry(image, f"kernel_{number + at}", kernel, BLOCKS, contents)[0])
+    kernels = [language.kernel([program]) for program in (each.direct, each.hidden)]
+    contents = language.inputs(kernels[0], BLOCKS, seed, finite=False)
+    results = [
+        device.run_entry(module, f"kernel_{number + at}", kernel, BLOCKS, contents)[0]
+        for at, kernel in enumerate(kernels)
+    ]
     other = difference(results[0], results[1], DTYPES[STORES[each.direct.store].buffer])
     if other is None:
         return ""

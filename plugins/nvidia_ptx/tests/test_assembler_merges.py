@@ -205,7 +205,8 @@ SAME_BITS = (
     "mad.lo.s32 %r4, %r3, 1, 0;", "mad.lo.u32 %r4, %r2, 0, %r3;", "neg.s32 %r8, %r3; neg.s32 %r4, %r8;",
     "add.u32 %r8, %r3, %r2; sub.u32 %r4, %r8, %r2;", "sub.u32 %r8, 0, %r3; sub.u32 %r4, 0, %r8;",
     "add.u32 %r8, %r3, 7; mov.b32 %r18, %r8; add.u32 %r4, %r18, -7;", "dp4a.u32.u32 %r4, %r2, 0, %r3;",
-    "add.cc.u32 %r4, %r3, 0; addc.u32 %r8, %r2, 0;", "and.b32 %r4, %r3, %r3;",
+    "add.cc.u32 %r4, %r3, 0; addc.u32 %r8, %r2, 0;", "add.cc.u32 %r8, 0, 0; addc.u32 %r4, %r3, 0;",
+    "sub.u32 %r8, %r2, %r3; sub.u32 %r4, %r2, %r8;", "and.b32 %r8, %r2, 0; or.b32 %r4, %r8, %r3;", "and.b32 %r4, %r3, %r3;",
     "setp.eq.u32 %p5, %r3, %r3; selp.b32 %r4, %r3, %r2, %p5;",
     "mov.u32 %r8, 0; mov.b32 %r4, %r2; L: mov.b32 %r4, %r3; add.u32 %r8, %r8, 1; setp.lt.u32 %p6, %r8, 3; @%p6 bra L;",
 )  # fmt: skip
@@ -298,6 +299,19 @@ def test_the_installed_assembler_finds_them(tmp_path: Path) -> None:
     texts = [text(LOAD + each + BOUNDED_BY_FOUND.format("") + store("%r9", 32)) for each in FOUND.values()]
     for name, code in zip(FOUND, mnemonics(texts, tmp_path), strict=True):
         assert "FADD.SAT" in code, name
+
+
+def test_what_local_memory_keeps_is_known_by_any_address() -> None:
+    kept = (
+        "mov.u64 %d5, mine; div.approx.f32 %f3, %f1, %f2; st.local.f32 [%d5+4], %f3; ld.local.f32 %f4, [mine+4]; {}"
+        "mul.rn.f32 %f9, %f4, 0f40000000; mov.b32 %r9, %f9;"
+    )
+
+    def form(hidden: str) -> object:
+        body = LOAD + kept.format(hidden.replace("%f3", "%f4")) + store("%r9", 32)
+        return hashes(body, dtype="u32", shared=".local .align 8 .b8 mine[8];")
+
+    assert form("") != form(WORD)
 
 
 def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:

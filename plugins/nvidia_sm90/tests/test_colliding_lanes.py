@@ -187,6 +187,21 @@ UNDETERMINED = {
     "add.f32 %f4, %f2, %f2; st.shared.f32 [%r5], %f1;" + OF_WARP,
     "behind a shuffle whose result a branch replaces": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; st.shared.f32 [%r5], %f1;"
     "@%p6 bra T; mov.f32 %f2, %f3; T: @%p6 mov.f32 %f2, %f1; mov.f32 %f2, %f1;" + KEEP + OF_WARP,
+    **{
+        f"behind a shuffle of which {name} leaves nothing": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; "
+        f"st.shared.f32 [%r5], %f1; {{ .reg .b32 %x, %y, %z; mov.b32 %x, %f2; mov.b32 %y, %f1; {use} mov.b32 %f2, %z; }}"
+        + KEEP
+        + OF_WARP
+        for name, use in {
+            "a mask": "and.b32 %z, %x, 0;",
+            "a difference from itself": "sub.u32 %z, %x, %x;",
+            "its difference from a sum": "add.u32 %z, %y, %x; sub.u32 %z, %z, %x;",
+            "a product with 0": "mad.lo.u32 %z, %x, 0, %y;",
+            "a choice of bytes": "prmt.b32 %z, %y, %x, 0x3210;",
+            "a function of other bits": "lop3.b32 %z, %y, %x, %x, 0xf0;",
+            "a known side": "setp.eq.u32 %p7, %r1, %r1; selp.b32 %z, 7, %x, %p7;",
+        }.items()
+    },
     "behind a shuffle of a number": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f3, 1, 31, -1; st.shared.f32 [%r5], %f1;"
     + KEEP
     + OF_WARP,

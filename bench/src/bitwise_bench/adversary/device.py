@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +144,24 @@ class Device:
 
         `optimised`: the assembler optimises the kernel, as it does by default.
         """
-        image = self.assembled(kernel.text, optimised=optimised)
-        return self.run_entry(image, "kernel", kernel, blocks, contents)
+        with self.loaded(self.assembled(kernel.text, optimised=optimised)) as module:
+            return self.run_entry(module, "kernel", kernel, blocks, contents)
+
+    @contextmanager
+    def loaded(self, image: bytes) -> Iterator[ctypes.c_void_p]:
+        """Load machine code for a time."""
+        module = ctypes.c_void_p()
+        self.check("cuModuleLoadData", ctypes.byref(module), image)
+        try:
+            yield module
+        finally:
+            self.driver.cuModuleUnload(module)
 
     def run_entry(
-        self, image: bytes, entry: str, kernel: KernelText, blocks: int, contents: Mapping[str, Array]
+        self, module: ctypes.c_void_p, entry: str, kernel: KernelText, blocks: int, contents: Mapping[str, Array]
     ) -> list[Array]:
-        """Return what `run` returns, of a kernel that is an entry of machine code."""
-        launch = kernel.launch(blocks)
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self.check("cuModuleLoadData", ctypes.byref(module), image)
+        """Return what `run` returns, of a kernel that is an entry of loaded machine code."""
+        launch, function = kernel.launch(blocks), ctypes.c_void_p()
         held: dict[str, ctypes.c_uint64] = {}
         try:
             self.check("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
@@ -178,7 +187,6 @@ class Device:
         finally:
             for pointer in held.values():
                 self.driver.cuMemFree_v2(pointer)
-            self.driver.cuModuleUnload(module)
         return [
             found[place.buffer][:, place.slot].reshape(blocks * kernel.threads, place.size) for place in kernel.places
         ]

@@ -14,6 +14,7 @@ from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Registe
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
+from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_numbers
 
 _ROUNDINGS = frozenset(["rn", "rz", "rm", "rp"])
 
@@ -47,12 +48,22 @@ _ACTING = _EVERY_EFFECT ^ (Effect.CROSS_LANE | Effect.LOAD | Effect.MOVE | Effec
 """What an instruction may do for which an assembler keeps it where nothing needs its result."""
 
 
+def _leaves_out(instruction: Instruction) -> bool:
+    """Return whether the literals of an instruction may let it leave out an operand in a register."""
+    root, sources = instruction.opcode.split(".", 1)[0], instruction.operands[1:]
+    numbers = [each.value for each in sources if isinstance(each, Immediate)]
+    if root in ("mad", "mul", "dp4a", "dp2a", "and"):
+        return 0 in numbers
+    # A selection by a literal: of bytes, bits or a side.
+    return root in ("lop3", "bfi", "shf", "sad", "slct") or (root == "prmt" and bool(numbers))
+
+
 @once_a_kernel
 def kept_exchanges(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
     """Return the shuffles, by `id`, of which another instruction needs the result: ptxas leaves out all others.
 
     An instruction needs what it reads if it stores, branches, waits or has no result, or if another one needs its
-    result.
+    result, and may depend on what it reads.
     """
     instructions, infos = kernel.instructions, infos_of(kernel, opcodes)
     if not any(each.opcode.startswith("shfl.") for each in instructions):
@@ -60,14 +71,18 @@ def kept_exchanges(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
     bit: dict[str, int] = {}
     facts: list[tuple[int, int, bool]] = []
     """The registers that each instruction reads and writes, and whether it is kept where nothing needs its result."""
-    for info in infos:
+    found = found_numbers(kernel, opcodes)
+    for instruction, info in zip(instructions, infos, strict=True):
         # A guarded instruction reads what it writes, so that no register that it may leave as it is counts as replaced.
         reads = writes = 0
         for name in info.reads:
             reads |= bit.setdefault(name, 1 << len(bit))
         for name in info.writes:
             writes |= bit.setdefault(name, 1 << len(bit))
-        facts.append((reads, writes, not writes or info.effects.overlaps(_ACTING)))
+        acts = not writes or info.effects.overlaps(_ACTING)
+        if not acts and (info.writes <= found or _leaves_out(instruction)):
+            reads = 0
+        facts.append((reads, writes, acts))
     following, count = successors(kernel, infos), len(instructions)
     needed, changed = [0] * (count + 1), True
     """The registers that are needed before each instruction, as the bits of an integer."""

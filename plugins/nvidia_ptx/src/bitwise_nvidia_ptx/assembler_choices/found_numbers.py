@@ -38,7 +38,8 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
             definitions.setdefault(name, []).append(instruction)
         for name in info.reads if info.writes else ():
             readers.setdefault(name, []).append((instruction, info))
-    literal = _from_literals(kernel, infos)
+    literal, restorable = _from_literals(kernel, infos), _restorable(definitions)
+    decided = _decided(definitions, restorable)
     found: set[str] = set()
     pending: list[str] = []
 
@@ -48,13 +49,16 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
         pending.extend(fresh)
 
     for instruction, info in zip(kernel.instructions, infos, strict=True):
-        if info.writes and _leaves_a_number(instruction, definitions, literal):
+        if info.writes and _leaves_a_number(instruction, definitions, literal, decided, restorable):
             add(info)
-    stored = _stored(kernel)
+    stored, locally = _stored(kernel)
     loads = [each for each in zip(kernel.instructions, infos, strict=True) if stored and _loads_own(each[0])]
-    kept = [(stored.get(instruction.operands[1], ()), info) for instruction, info in loads]
-    for sources, info in kept:
-        if any(isinstance(each, Immediate) or not literal.isdisjoint(registers_of(each)) for each in sources):
+    kept = [
+        (locally if "local" in instruction.opcode.split(".") else stored.get(instruction.operands[1], ()), info)
+        for instruction, info in loads
+    ]
+    for held, info in kept:
+        if any(isinstance(each, Immediate) or not literal.isdisjoint(registers_of(each)) for each in held):
             add(info)
     while pending:
         name = pending.pop()
@@ -63,8 +67,8 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
             known = all(each in found or each in literal for each in registers_of(*sources))
             if known and not info.effects.overlaps(_RUN_TIME) and info.accumulation is None:
                 add(info)
-        for sources, info in kept:
-            if name in registers_of(*sources):
+        for held, info in kept:
+            if name in registers_of(*held):
                 add(info)
     return frozenset(found)
 
@@ -86,14 +90,17 @@ def _from_literals(kernel: Kernel, infos: Sequence[InstructionInfo]) -> frozense
     return frozenset(found)
 
 
-def _stored(kernel: Kernel) -> Mapping[Operand, list[Operand]]:
-    """Return what is stored in shared and local memory, by the address in the text."""
+def _stored(kernel: Kernel) -> tuple[Mapping[Operand, list[Operand]], list[Operand]]:
+    """Return what is stored in shared and local memory, by the address in the text, and all of it in local memory."""
     found: dict[Operand, list[Operand]] = {}
+    locally: list[Operand] = []
     for instruction in kernel.instructions:
-        if instruction.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(instruction.opcode.split(".")):
+        parts = instruction.opcode.split(".")
+        if parts[0] == "st" and not _OWN_MEMORY.isdisjoint(parts):
             target, *stored = instruction.operands
             found.setdefault(target, []).extend(stored)
-    return found
+            locally += stored if "local" in parts else ()
+    return found, locally
 
 
 def _loads_own(instruction: Instruction) -> bool:
@@ -102,7 +109,11 @@ def _loads_own(instruction: Instruction) -> bool:
 
 
 def _leaves_a_number(
-    instruction: Instruction, definitions: Mapping[str, list[Instruction]], literal: frozenset[str]
+    instruction: Instruction,
+    definitions: Mapping[str, list[Instruction]],
+    literal: frozenset[str],
+    decided: frozenset[str],
+    restorable: Mapping[str, frozenset[str]],
 ) -> bool:
     """Return whether an operation on integers may have one result for all numbers that it reads."""
     base, *parts = instruction.opcode.split(".")
@@ -112,7 +123,7 @@ def _leaves_a_number(
         return len(names) == 1 and _OF_LAUNCH.fullmatch(names[0]) is not None
     if base in ("selp", "slct"):
         chosen = any(isinstance(each, Immediate) for each in sources[:2]) or not literal.isdisjoint(names[:-1])
-        return chosen and bool(names) and _is_decided(names[-1], definitions, _DEPTH)
+        return chosen and bool(names) and names[-1] in decided
     if not names or not parts or parts[-1][0] not in "sub":
         return False
     bits = _bits(parts[-1])
@@ -120,7 +131,7 @@ def _leaves_a_number(
     numbers = [each.value & ones if isinstance(each, Immediate) else None for each in sources]
     if base in _OF_ONE_NUMBER and len(set(names)) < len(names):
         return True
-    if base in _OF_ONE_VALUE and len(set(names)) > 1 and _share(names, definitions):
+    if base in _OF_ONE_VALUE and len(set(names)) > 1 and _share(names, restorable):
         return True
     if base in ("and", "mul", "mul24") and 0 in numbers:
         return True
@@ -161,8 +172,8 @@ def _zeros(made: Instruction, definitions: Mapping[str, list[Instruction]], dept
     def below() -> int:
         if not isinstance(source, Register):
             return 0
-        every = [_zeros(each, definitions, depth - 1) for each in definitions.get(source.name, ())]
-        return every[0] & ones if len(every) == 1 else 0
+        every = definitions.get(source.name, ())
+        return _zeros(every[0], definitions, depth - 1) & ones if len(every) == 1 else 0
 
     if base == "mov":
         return below()
@@ -185,39 +196,60 @@ def _of_factor(zeros: int, number: int, ones: int) -> int:
     return (low * (number & -number) - 1) & ones if low * (number & -number) <= ones else ones
 
 
-def _share(names: list[str], definitions: Mapping[str, list[Instruction]]) -> bool:
+def _restorable(definitions: Mapping[str, list[Instruction]]) -> Mapping[str, frozenset[str]]:
+    """Return the registers from which each register is computed by operations that keep all of their bits."""
+    found = {}
+    for name, made in definitions.items():
+        kept = [each for each in made if _INVERTIBLE.fullmatch(each.opcode) is not None]
+        if kept:
+            found[name] = frozenset(one for each in kept for one in registers_of(*each.operands[1:]))
+    return found
+
+
+def _share(names: list[str], restorable: Mapping[str, frozenset[str]]) -> bool:
     """Return whether two operands are computed from one number by operations that keep all of its bits."""
     seen: set[str] = set()
     for name in dict.fromkeys(names):
-        below = {name}
-        pending = [(name, _DEPTH)]
-        while pending:
-            each, depth = pending.pop()
-            for made in definitions.get(each, ()) if depth else ():
-                if _INVERTIBLE.fullmatch(made.opcode) is not None:
-                    inner = registers_of(*made.operands[1:]) - below
-                    below |= inner
-                    pending += [(one, depth - 1) for one in inner]
+        below, fresh = {name}, {name}
+        for _ in range(_DEPTH):
+            fresh = {one for each in fresh for one in restorable.get(each, ())} - below
+            if not fresh:
+                break
+            below |= fresh
         if not seen.isdisjoint(below):
             return True
         seen |= below
     return False
 
 
-def _is_decided(predicate: str, definitions: Mapping[str, list[Instruction]], depth: int) -> bool:
-    """Return whether an assembler may decide a predicate: a comparison of one number with itself, or with a limit."""
-    for made in definitions.get(predicate, ()) if depth else ():
-        names = [each.name for each in made.operands[1:] if isinstance(each, Register)]
-        if not made.opcode.startswith("setp."):
-            if any(_is_decided(name, definitions, depth - 1) for name in names):
-                return True
-            continue
-        integers = made.opcode.rsplit(".", 1)[-1][0] in "sub"
-        limits = any(isinstance(each, Immediate) and not each.value for each in made.operands[1:])
-        if integers and (
-            len(set(names)) < len(names)
-            or (limits and _UNSIGNED_LIMIT.match(made.opcode) is not None)
-            or (len(names) > 1 and _share(names, definitions))
-        ):
-            return True
-    return False
+def _decided(definitions: Mapping[str, list[Instruction]], restorable: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the predicates that an assembler may decide, and those that are computed from them."""
+    found = {name for name, made in definitions.items() if any(_is_decided(each, restorable) for each in made)}
+    changed = bool(found)
+    while changed:
+        changed = False
+        for name, made in definitions.items():
+            if name in found:
+                continue
+            if any(_combines(each) and not found.isdisjoint(registers_of(*each.operands[1:])) for each in made):
+                found.add(name)
+                changed = True
+    return frozenset(found)
+
+
+def _combines(made: Instruction) -> bool:
+    """Return whether an instruction computes a predicate from others."""
+    return made.opcode.endswith(".pred")
+
+
+def _is_decided(made: Instruction, restorable: Mapping[str, frozenset[str]]) -> bool:
+    """Return whether an assembler may decide a comparison of integers: of a number with itself, or with a limit."""
+    if not made.opcode.startswith("setp.") or made.opcode.rsplit(".", 1)[-1][0] not in "sub":
+        return False
+    names = [each.name for each in made.operands[1:] if isinstance(each, Register)]
+    limits = any(isinstance(each, Immediate) and not each.value for each in made.operands[1:])
+    return (
+        len(set(names)) < len(names)
+        or (limits and _UNSIGNED_LIMIT.match(made.opcode) is not None)
+        or (len(names) > 1 and _share(names, restorable))
+    )

@@ -142,7 +142,7 @@ def _result_of(made: Instruction, sources: Sources, depth: int) -> _Range:
 def _of_passed(made: Instruction, sources: Sources, depth: int) -> _Range:
     """Return the narrowest range of what an instruction may return unchanged; of a load, of what its memory holds."""
     kept = [*sources.stored(made), *sources.restored(sources.places[id(made)])]
-    passed = [(Register(name), sources.kernel.instructions[at]) for name, at in kept]
+    passed: list[tuple[Operand, Instruction]] = [(Register(name), sources.kernel.instructions[at]) for name, at in kept]
     if sources.passes_on(made):
         passed += [(each, made) for each in made.operands[1:]]
     return _narrowest(*(_range_of(each, user, sources, depth) for each, user in passed if isinstance(each, Register)))

@@ -42,12 +42,15 @@ class Sources:
         self._from_literals: dict[int, bool] = {}
         self._stores: dict[Operand, list[tuple[str, int]]] = {}
         """What is stored in shared and local memory, by the address in the text."""
+        self._stored_locally: list[tuple[str, int]] = []
         for index, instruction in enumerate(kernel.instructions):
-            if instruction.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(instruction.opcode.split(".")):
+            parts = instruction.opcode.split(".")
+            if parts[0] == "st" and not _OWN_MEMORY.isdisjoint(parts):
                 target, *stored = instruction.operands
-                self._stores.setdefault(target, []).extend(
-                    (name, index) for one in stored for name in registers_of(one)
-                )
+                kept = [(name, index) for one in stored for name in registers_of(one)]
+                self._stores.setdefault(target, []).extend(kept)
+                if "local" in parts:
+                    self._stored_locally += kept
         ends = (
             index + 1
             for index, each in enumerate(self.flow.infos)
@@ -226,12 +229,13 @@ class Sources:
     def stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
         """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
 
-        ptxas passes on what a thread stores and loads by one address of the text, also across a barrier.
+        ptxas passes on what a thread stores and loads by one address of the text, also across a barrier, and in local
+        memory by any.
         """
         base, *parts = load.opcode.split(".")
         if base != "ld" or _OWN_MEMORY.isdisjoint(parts) or not self._stores:
             return ()
-        return self._stores.get(load.operands[1], ())
+        return self._stored_locally if "local" in parts else self._stores.get(load.operands[1], ())
 
     def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
         """Yield the comparisons from which a predicate that `user` reads may be computed."""
@@ -289,7 +293,9 @@ class Sources:
         names = [each.name for each in sources if isinstance(each, Register)]
         if base in ("min", "max", "and", "or", "sad") and len(set(names)) < len(names):
             return True
-        if base in ("lop3", "bfe", "bfi", "shf", "dp4a") or _BETWEEN_INTEGERS.fullmatch(instruction.opcode):
+        if base in ("lop3", "bfe", "bfi", "shf", "dp4a", "addc", "subc", "madc") or _BETWEEN_INTEGERS.fullmatch(
+            instruction.opcode
+        ):
             return True
         bits = bits_of(instruction)
         low = (1 << bits - 1) - 1
