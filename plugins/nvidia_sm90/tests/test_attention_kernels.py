@@ -41,6 +41,7 @@ TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True,
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
 CLUSTER, ALONE_CLUSTER = (replace(each, members=2) for each in (FEWS, ALONES))
+MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
 RUNS, ALONE_RUNS = (replace(each, runs=True, programs=2) for each in (FEWS, ALONES))
 
 
@@ -195,7 +196,7 @@ PROBLEMS = {
     "a part of a prefill over three chunks": (
         Problem(form("fp16"), ((2, 1100),), heads=1),
         (SERIAL, SPLIT, SPANS, FEWS, ALONES, RUNS, ALONE_RUNS, replace(TURNS, runs=True, programs=2), CLUSTER,
-         replace(ALONE_CLUSTER, members=3)),
+         replace(ALONE_CLUSTER, members=3), MERGED),
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
@@ -210,12 +211,12 @@ PROBLEMS = {
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
         (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), RUNS, ALONE_RUNS,
-         CLUSTER, replace(ALONE_CLUSTER, members=4)),
+         CLUSTER, replace(ALONE_CLUSTER, members=4), replace(ALONE_MERGED, merged=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64),
-        (TURN, FEWS, replace(ALONES, programs=20)),
+        (TURN, FEWS, replace(ALONES, programs=20), MERGED),
     ),
     "pages of 32 over clusters": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
@@ -229,7 +230,7 @@ PROBLEMS = {
         Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 3, 600, 1, 1, 7, 1, 64, 65, 2, 9, 4, 4, 4, 4, 2, 30, 3)),
                 layout="paged"),
         (
-            FEWS, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
+            FEWS, MERGED, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
             replace(RUNS, programs=5), replace(ALONE_RUNS, programs=30),
         ),
     ),
@@ -237,9 +238,12 @@ PROBLEMS = {
         Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
     ),
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, FEW)),
-    "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
+    "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS, replace(TURNS, merged=16))),
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), RUNS, CLUSTER)),
+    "sinks": (
+        Problem(form(sink=True), ((3, 530),)),
+        (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), RUNS, CLUSTER, ALONE_MERGED),
+    ),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
@@ -267,11 +271,11 @@ PROBLEMS = {
     ),
     "pages of heads of 96": (
         Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
-        (FEWS, replace(ALONES, stages=7), replace(ALONE_RUNS, stages=7)),
+        (FEWS, replace(ALONES, stages=7), replace(ALONE_RUNS, stages=7), MERGED),
     ),
     "more sequences than are looked up at once": (
-        Problem(form(), (*((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
-        (replace(FEW, programs=2), RUNS),
+        Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
+        (replace(FEW, programs=2), RUNS, replace(FEWS, programs=2)),
     ),
     "rows without keys among runs": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (RUNS, CLUSTER)),
     "heads of 64 and tiles of two blocks": (
@@ -444,6 +448,16 @@ def test_the_checker_proves_the_states_of_divided_keys_equal() -> None:
     assert first[1].launch == other[1].launch
 
 
+def test_the_checker_proves_merges_of_any_number_of_rows_equal() -> None:
+    problem = Problem(form(), ((1, 600), (2, 1030)), heads=4, groups=2, layout="varlen")
+    sources = [
+        replace(_source(problem, replace(MERGED, merged=rows))[1], name=str(rows)) for rows in (4, 8, 32)
+    ]  # fmt: skip
+    found = api.partition(sources, target="sm_90", workers=1, cache=False)
+    assert found.unknown == {}
+    assert found.classes == (("4", "8", "32"),)
+
+
 def test_the_checker_finds_no_proof_for_another_scale() -> None:
     problem = Problem(form(), ((4, 70),), heads=1)
     other = replace(problem, form=replace(problem.form, scale=0.25))
@@ -550,10 +564,13 @@ def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
         assert (found.rows, found.split) == (16, split)
     # Programs of one part each are as many as there may be parts.
     part = Division(True, 1, 2, 6, 1, 1.0, 1.0, 0.0, once=True)
-    schedule = schedule_of_division(part, 99 * 8, 3000)
+    schedule = schedule_of_division(part, 99 * 8, 3000, 4)
     assert schedule is not None
     assert schedule.programs == 99 * 8 * 6
-    assert schedule_of_division(part, 99 * 8, 512) is None
+    assert schedule_of_division(part, 99 * 8, 512, 4) is None
+    # Of many rows with few chunks a program merges several.
+    merged = [schedule_of_division(part, rows, keys, 4) for rows, keys in ((792, 3000), (100, 3000), (792, 9000))]
+    assert [each.merged for each in merged if each is not None] == [4, 0, 0]
     # One of several lengths may be the longest, and a window has few keys.
     assert schedule_of(desc, 4, 1, 8000, 32, 8, True, 132, True).split
     windowed = attention_descriptor(form(depth=128, window=100))

@@ -82,9 +82,9 @@ def _candidates(depth: int) -> Iterator[Any]:
 
     block, components = key_block(depth), min(64, depth & -depth)
     for kind, alone, blocks, resident in (
-        ("turns", False, 1, 2), ("turns", True, 1, 6), ("runs", False, 1, 1), ("runs", False, 2, 1),
-        ("runs", False, 1, 2), ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4),
-        ("long cluster", False, 1, 1),
+        ("turns", False, 1, 1), ("turns", False, 2, 1), ("turns", False, 1, 2), ("turns", True, 1, 6),
+        ("runs", False, 1, 1), ("runs", False, 2, 1), ("runs", False, 1, 2),
+        ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4), ("long cluster", False, 1, 1),
     ):  # fmt: skip
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
         slot = blocks * block * 2 * (components if alone else depth)
@@ -161,7 +161,7 @@ def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = Fa
     desc = attention_descriptor(form)
     if place is None:
         return partial(attend, desc, operands)
-    schedule = schedule_of_division(divisions_of(case)[place], batch * groups, longest)
+    schedule = schedule_of_division(divisions_of(case)[place], batch * groups, longest, heads // groups)
     return None if schedule is None else partial(attend, desc, operands, schedule)
 
 

@@ -171,7 +171,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     if rows == 64:
         tiles = -(-LAST * query.shape[1] // key.shape[1] // 16) * key.shape[1]
         found = (
-            schedule_of_division(each, tiles, len(key)) for each in DEVICES[int(query.shape[-1])].divisions
+            schedule_of_division(each, tiles, len(key), 16) for each in DEVICES[int(query.shape[-1])].divisions
         )  # fmt: skip
         schedules += [each for each in found if each is not None]
         chunks, depth = -(-len(key) // CHUNK), int(query.shape[-1])

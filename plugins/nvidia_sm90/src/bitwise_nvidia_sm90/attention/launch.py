@@ -25,7 +25,9 @@ class Schedule:
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
     take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
     equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
-    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.
+    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `merged`,
+    where programs take chunks in turn, a program of the kernel that merges them has so many rows, else components of
+    one.
     """
 
     rows: int
@@ -42,6 +44,7 @@ class Schedule:
     alone: bool = False
     runs: bool = False
     members: int = 0
+    merged: int = 0
 
     @property
     def warps(self) -> int:
@@ -57,6 +60,8 @@ _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
 _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
+_MANY_ROWS, _FEW_CHUNKS = 512, 10
+"""From how many rows on, and up to how many chunks, a program that merges has several rows."""
 _ROWS_WIDTHS = ((64, 64), (128, 128))
 """The widths of heads of which programs may take chunks in turn."""
 _FEW_ROWS_WIDTHS = (*_ROWS_WIDTHS, (96, 96), (192, 128), (256, 256))
@@ -79,7 +84,7 @@ def schedule_of(
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         windowed = desc.window is not None
         work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
-        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, processors)
+        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors)
         assert found is not None
         return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
@@ -110,10 +115,12 @@ def schedule_of(
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
 
 
-def schedule_of_division(division: Division, rows: int, keys: int, processors: int = 132) -> Schedule | None:
+def schedule_of_division(
+    division: Division, rows: int, keys: int, heads: int, processors: int = 132
+) -> Schedule | None:  # fmt: skip
     """Return the schedule of a division of so many rows with at most `keys` keys; None for one chunk that it splits.
 
-    `processors` are the multiprocessors of the GPU.
+    Each has `heads` packed rows.  `processors` are the multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
     if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
@@ -123,7 +130,15 @@ def schedule_of_division(division: Division, rows: int, keys: int, processors: i
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
         alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
+        merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
+
+
+def _merged_rows(rows: int, chunks: int, processors: int) -> int:
+    """Return how many of so many rows a program merges; 0 where there are too few rows for that, or many chunks."""
+    if rows < _MANY_ROWS or chunks > _FEW_CHUNKS:
+        return 0
+    return min(16, max(4, power_above(-(-rows // (12 * processors)))))
 
 
 @cache
@@ -327,7 +342,10 @@ def _turns_calls(
         assert schedule.alone or width == _power_below(width)
         places = sequences * groups * tiles * schedule.members
     states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
-    merge = [_merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split and not handed else []
+    merge: list[Call] = []
+    if schedule.split and not handed:
+        merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
+        merge = [merging(desc, operands, schedule, states, tiles, chunks)]
     if schedule.alone:
         return [_alone_call(desc, operands, schedule, states, places), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
@@ -476,6 +494,35 @@ def _merge_call(
             "RUNS": schedule.runs,
         },
         warps,
+        1,
+        dependent=True,
+    )  # fmt: skip
+
+
+def _merge_of_rows_call(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], tiles: int,
+    chunks: int,
+) -> Call:  # fmt: skip
+    """Return the launch that merges the chunks of packed rows, several of which a program has."""
+    out, logarithms = operands.out, operands.logarithms
+    heads, groups, width = int(out.shape[-2]), int(operands.value.shape[-2]), int(out.shape[-1])
+    dense, sequences = operands.query_starts is None, _sequences(operands)
+    return Call(
+        "merges_of_rows",
+        "merge_rows",
+        (-(-operands.longest_queries * heads * sequences // schedule.merged), 1, 1),
+        (
+            *states, out, logarithms, *_lengths(operands), operands.sinks, *_steps(out, dense),
+            *_steps(logarithms, dense, 0), operands.longest_queries, operands.longest_keys,
+            operands.first_position or 0, desc.window or 0, tiles, groups, chunks, sequences,
+            _stored_rows(operands, schedule),
+        ),
+        {
+            "DV": width, "DVP": power_above(width), "GROUP": heads // groups, "M": schedule.rows, "N": desc.key_block,
+            "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "ROWS": schedule.merged,
+        },
+        4,
         1,
         dependent=True,
     )  # fmt: skip
