@@ -39,7 +39,6 @@ from bitwise_bench.public_kernels.residue import FILLINGS
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.public_kernels.witnesses import with_witnesses, witness_of
-from bitwise_bench.readings.assumed import ASSUMED
 from bitwise_bench.result_tables import public_kernels, public_kernels_by_part
 from bitwise_core.checker import analysis
 from bitwise_core.checker.kernel_files import read_folder
@@ -744,8 +743,8 @@ def test_launches_with_unknown_are_read_again_under_an_assumption(
         if not names:
             asked.append(())
             return []
-        asked.append((*sorted(options.assume - ASSUMED), *names))
-        unknown = None if options.assume > ASSUMED else "two lanes store"
+        asked.append((*sorted(options.assume), *names))
+        unknown = None if options.assume else "two lanes store"
         found = [entry({"class": 0, "unknown": unknown}, {"class": 1}, launch=names[0])]
         found += [entry({"class": 0}, launch=name) for name in names[1:]]
         return [{**each, "part": part_of(each["launch"])} for each in found]

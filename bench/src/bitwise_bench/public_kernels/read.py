@@ -30,7 +30,7 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_bench.public_kernels.witnesses import with_witnesses
-from bitwise_bench.readings.assumed import ASSUMED
+from bitwise_bench.readings.assumed import reading
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launches = [
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
-        options = Options(assume=ASSUMED, time_limit=chosen.kernel_seconds)
+        options = replace(reading(chosen.target), time_limit=chosen.kernel_seconds)
         before = [json.loads(read_text(path)) for path in chosen.kept]
         kept = [entry for each in before for entry in kept_entries(each)]
         names = {entry["launch"] for entry in kept}

@@ -34,7 +34,6 @@ from bitwise_bench.gpu.driver import DeviceError, LoadedKernel, assemble
 from bitwise_bench.public_kernels.block_orders import has_atomic_operations, reordered
 from bitwise_bench.public_kernels.read import TARGET, launch_folders, read_launch, unpacked
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_bench.readings.assumed import READ
 from bitwise_bench.worker_pool import PoisonedProcess, run_all
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
@@ -170,7 +169,7 @@ def search_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     if time.time() > settings["until"]:
         return {"error": "out of time"}
-    place, options = Path(settings["folder"]) / name, READ
+    place, options = Path(settings["folder"]) / name, Options()
     entry = read_launch(place, name, options)
     equal: dict[str, dict[int, str]] = {}
     for kernel in usable(entry["kernels"]):
@@ -400,7 +399,7 @@ def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[s
                 contents = {name: np.zeros(sizes.get(name, 0), dtype=np.uint8) for name in launch.buffers()}
                 contents |= {name: each.patterns for name, each in launch.given().items()}
                 blocks = sorted({0, launch.blocks - 1})
-                prepared = prepare(source, arch, READ)
+                prepared = prepare(source, arch, Options())
                 after = simulate_determined(prepared, contents, open_ended=True, blocks=blocks).after
                 for name in unknown:
                     width = forms[name].bytes

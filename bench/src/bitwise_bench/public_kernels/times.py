@@ -22,7 +22,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, part_of
 from bitwise_bench.public_kernels.read import EXTENSIONS, TARGET, launch_folders, unpacked
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 from bitwise_bench.readings.compile_times import cpu_seconds, spread
 from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.analysis import analyse
@@ -92,7 +92,7 @@ def times_of(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     kernels = {}
     for source in sources:
         used = cpu_seconds()
-        result = analyse(source, arch, buffers_of([source]), READ)
+        result = analyse(source, arch, buffers_of([source]), reading(arch.name))
         kernels[source.name] = {
             "configuration": described[source.name]["name"],
             "reading": round(cpu_seconds() - used, 4),

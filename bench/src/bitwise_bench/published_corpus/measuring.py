@@ -17,7 +17,6 @@ from bitwise_bench.compilation.remembered_stages import Compilation, remembered_
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.published_corpus.catalogue import case_named, cases_of, definition_of, group_of
-from bitwise_bench.readings.assumed import ASSUMED
 from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source, buffer_numbers
@@ -66,8 +65,7 @@ def _session(target: str, group: str) -> Session:
     """Return the session of a group, with the numbers of its buffers."""
     cases = cases_of(group_of(group, target), target)
     return Session(
-        buffer_numbers({array.name for case in cases for array in case.arrays}),
-        Options(assume=ASSUMED, time_limit=READING_SECONDS),
+        buffer_numbers({array.name for case in cases for array in case.arrays}), Options(time_limit=READING_SECONDS)
     )
 
 

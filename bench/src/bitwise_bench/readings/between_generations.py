@@ -30,7 +30,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source, stored_source
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_bench.simulation.carried_bytes import carried, same_audit
 from bitwise_bench.simulation.execution import outputs
@@ -96,7 +96,7 @@ def compared(cases: tuple[Case, Case], draws: Sequence[str] = FIRST) -> dict[str
     arches = tuple(registry.default().arch(case.target) for case in cases)
     assert len(sources) == 2
     assert len(arches) == 2
-    found = compare(*sources, arches, READ)
+    found = compare(*sources, arches, reading(*(arch.name for arch in arches)))
     unknown = next((each for each in found.results if each.unknown is not None), None)
     if unknown is not None:
         own = "not determined" if unknown.nondeterministic else "unknown"
@@ -122,7 +122,7 @@ def _equal_but_for_approximations(sources: tuple[Source, Source], arches: tuple[
     if header is None or any("mma" in each.text for each in sources):
         return False
     moved = replace(left, text=_HEADER.sub(header[0], left.text, count=1))
-    return compare(moved, right, arches[1], READ).verdict.outcome is Outcome.EQUAL
+    return compare(moved, right, arches[1], reading(arches[1].name)).verdict.outcome is Outcome.EQUAL
 
 
 _HEADER = re.compile(r"^\.version\s+\S+\s+\.target\s+\S+", re.MULTILINE)
@@ -133,7 +133,7 @@ def _executed(
     cases: Sequence[Case], sources: Sequence[Source], arches: Sequence[Arch], draws: Sequence[str]
 ) -> dict[str, Any]:
     try:
-        ready = [prepare(source, arch, READ) for source, arch in zip(sources, arches, strict=True)]
+        ready = [prepare(source, arch, reading(arch.name)) for source, arch in zip(sources, arches, strict=True)]
         left, right = (outputs(case, one, draws) for case, one in zip(cases, ready, strict=True))
     except Unsupported as error:
         return {"result": OPEN, "why": _kind_of(str(error)), "reason": str(error)}

@@ -25,7 +25,7 @@ from typing import Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Case
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 
 _READINGS = 2
 
@@ -55,13 +55,13 @@ def times_of(case: Case) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"[:200]}
     compiled = cpu_seconds() - before
     arch, buffers = registry.default().arch(case.target), buffers_of([source])
-    found = analyse(source, arch, buffers, READ)
+    found = analyse(source, arch, buffers, reading(arch.name))
     if found.failed:
         return {"error": str(found.unknown)[:200]}
     walls, cores = [], []
     for _ in range(_READINGS):
         start, used = time.perf_counter(), time.process_time()
-        analyse(source, arch, buffers, READ)
+        analyse(source, arch, buffers, reading(arch.name))
         walls.append(time.perf_counter() - start)
         cores.append(time.process_time() - used)
     return {

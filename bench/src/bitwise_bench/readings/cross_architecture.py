@@ -20,7 +20,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source
 from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import with_surrogates
 from bitwise_core.checker.analysis import prepare
@@ -92,9 +92,10 @@ def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0)
     If an unproved pair has the same bytes on all of them, a counterexample is searched for up to `seconds`.
     """
     sources, arches = compile_pair(pair)
-    found = compare(*sources, arches, READ)
+    options = reading(*(arch.name for arch in arches))
+    found = compare(*sources, arches, options)
     try:
-        ready = [prepare(source, arch, READ) for source, arch in zip(sources, arches, strict=True)]
+        ready = [prepare(source, arch, options) for source, arch in zip(sources, arches, strict=True)]
         chosen = tuple(draws)
         left, right = (outputs(case, one, chosen) for case, one in zip((pair.left, pair.right), ready, strict=True))
         different = tuple(draw for draw in chosen if left[draw] != right[draw])
@@ -102,7 +103,7 @@ def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0)
         return PairResult(pair.name, found.verdict, (), str(error))
     if different or found.verdict.outcome is not Outcome.UNPROVED or not seconds:
         return PairResult(pair.name, found.verdict, different)
-    seen = find_counterexample(*sources, arches, READ, found, seconds)
+    seen = find_counterexample(*sources, arches, options, found, seconds)
     return PairResult(
         pair.name, found.verdict, counterexample=seen.sentence if isinstance(seen, Counterexample) else None
     )

@@ -20,16 +20,15 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source, stored_source
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Case
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import READ
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.sources import Options, Source, buffers_of
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.assumptions import PROXIES_APART
+from bitwise_core.execution.assumptions import PROXIES_APART, PROXIES_TOGETHER
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.races.undetermined import Kind
 from bitwise_core.plugins import registry
 
-APART = Options(assume=frozenset({PROXIES_APART}))
+APART, TOGETHER = (Options(assume=frozenset({each})) for each in (PROXIES_APART, PROXIES_TOGETHER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def count(sources: Iterable[Source], arch: Arch) -> Count:
     """Count the kernels of a family."""
     read = list(sources)
     unfenced = [each for each in read if lacks_fence(each, arch)]
-    determined = [each for each in unfenced if analyse(each, arch, buffers_of([each]), READ).unknown is None]
+    determined = [each for each in unfenced if analyse(each, arch, buffers_of([each]), TOGETHER).unknown is None]
     return Count(len(read), len(unfenced), len(determined))
 
 

@@ -28,7 +28,7 @@ from bitwise_bench.compilation.sources import compile_source, group_buffers, sto
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
 from bitwise_bench.draws.inputs import NOT_FINITE
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import ASSUMED, READ
+from bitwise_bench.readings.assumed import assumed
 from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare
 from bitwise_bench.recorded_bytes import RecordError, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
@@ -47,10 +47,10 @@ RECORDED_BYTES: Mapping[str, Path] = {
 """The recorded bytes of the corpus for each architecture."""
 
 MODES: Mapping[str, Options] = {
-    "launch": READ,
-    "finite": Options(assume=ASSUMED | {FINITE}),
-    "every launch": Options(assume=ASSUMED, every_launch=True),
-    "matrix arithmetic": Options(assume=ASSUMED | {MATRIX_ARITHMETIC}),
+    "launch": Options(),
+    "finite": Options(assume=frozenset({FINITE})),
+    "every launch": Options(every_launch=True),
+    "matrix arithmetic": Options(assume=frozenset({MATRIX_ARITHMETIC})),
 }
 """The options of each analysis."""
 
@@ -110,7 +110,9 @@ def measure(case: Case, modes: Iterable[str] | None = None, folder: Path | None 
         return result
     buffers = group_buffers(case)
     for mode in modes:
-        found = analyse(source, arch, buffers, MODES[mode])
+        options = MODES[mode]
+        options = replace(options, assume=options.assume | assumed([case.target]))
+        found = analyse(source, arch, buffers, options)
         seconds[mode] = found.seconds
         if found.signature is None:
             result["unknown"][mode] = found.unknown

@@ -26,7 +26,7 @@ from typing import Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 from bitwise_bench.recorded_bytes import CaseRecord, load_records
 from bitwise_bench.simulation.recorder import with_surrogates
 from bitwise_bench.worker_pool import run_all
@@ -59,7 +59,7 @@ def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     folder = Path(settings["folder"]) / name
     kernels = [each for each in read_folder(folder, extensions(registry.default())).sources if each.launch]
     arch = _arch_of(kernels[0], settings)
-    found = partition(kernels, arch.name, READ, workers=1)
+    found = partition(kernels, arch.name, reading(arch.name), workers=1)
     by_name = {each.name: each for each in kernels}
     firsts = [by_name[members[0]] for members in found.classes if members[0] not in found.unknown]
     records = load_records(settings["bytes"]).by_id() if settings["bytes"] else {}
@@ -77,7 +77,7 @@ def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if time.time() >= settings["until"]:
             break
         seen = find_counterexample(
-            by_name[one], by_name[other], arch, READ, None, settings["seconds"], settings["seed"]
+            by_name[one], by_name[other], arch, reading(arch.name), None, settings["seconds"], settings["seed"]
         )
         equals.append(
             {
@@ -127,7 +127,7 @@ def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[s
     """Return the verdict on a pair, and its counterexample or the reason why there is none."""
     arch = _arch_of(left, settings)
     start = time.monotonic()
-    compared = compare(left, right, arch, READ)
+    compared = compare(left, right, arch, reading(arch.name))
     divergence = compared.verdict.divergence
     answer: dict[str, Any] = {"left": left.name, "right": right.name, "outcome": compared.verdict.outcome.value}
     if divergence is not None:
@@ -136,7 +136,7 @@ def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[s
         answer["nodes"] = [None if side is None else side.node[:LONGEST_NODE] for side in sides]
     if compared.verdict.outcome is not Outcome.UNPROVED:
         return {**answer, "reason": compared.verdict.reason}
-    seen = find_counterexample(left, right, arch, READ, compared, settings["seconds"], settings["seed"])
+    seen = find_counterexample(left, right, arch, reading(arch.name), compared, settings["seconds"], settings["seed"])
     witnessed = isinstance(seen, Counterexample)
     return {
         **answer,

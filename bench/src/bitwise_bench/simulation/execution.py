@@ -22,7 +22,7 @@ from bitwise_bench.compilation.sources import compile_source
 from bitwise_bench.corpus.cases import DTYPE_BYTES, Case
 from bitwise_bench.draws.formats import Bits
 from bitwise_bench.draws.inputs import digest_of, inputs_of
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import prepare
@@ -59,7 +59,8 @@ def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[
     if digest != record.digest:
         return Run(case.id, digest)
     try:
-        prepared = prepare(source, registry.default().arch(recorded.environment["architecture"]), READ)
+        target = recorded.environment["architecture"]
+        prepared = prepare(source, registry.default().arch(target), reading(target))
         expected = {draw: record.hashes[recorded.draws.index(draw)] for draw in draws or recorded.draws}
         found = outputs(case, prepared, tuple(expected))
     except (Unsupported, AssemblyError) as error:

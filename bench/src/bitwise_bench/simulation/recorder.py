@@ -24,7 +24,7 @@ from typing import Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.assumed import READ
+from bitwise_bench.readings.assumed import reading
 from bitwise_bench.recorded_bytes import save_records
 from bitwise_bench.simulation.execution import outputs, size
 from bitwise_bench.simulation.surrogates import surrogate_rows, surrogates_of
@@ -77,7 +77,7 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     left = [draw for draw in chosen if draw not in known]
     if left:
-        prepared = prepare(source, with_surrogates(registry.default().arch(case.target)), READ)
+        prepared = prepare(source, with_surrogates(registry.default().arch(case.target)), reading(case.target))
         known |= outputs(case, prepared, left)
     blank = [""] * len(case.outputs)
     return {
