@@ -695,6 +695,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 _SWEEPS = (
     *(f"cublas-sweep-sm90-h100-13.1-seed{seed}.json" for seed in (4, 6, 7, 14)),
     "cublas-sweep-sm90-h200-13.1-seed5.json",
+    "cublas-sweep-sm90-h200-13.1-seed1501.json",
     "cublas-sweep-sm90-h100-12.8-seed12.json",
     "cublas-sweep-sm90-h200-12.8-seed21.json",
 )

@@ -166,7 +166,9 @@ def test_unmeasured_settings_are_declined_with_their_names(
     settings.matmul.allow_fp16_accumulation = True
     assert current_settings().applied(gemm_query(64, 64, 64)) == gemm_query(64, 64, 64, compute="fp16")
     assert current_settings().applied(gemm_query(64, 64, 64, batch=2)).compute == "fp16"
-    for given in ({"epilogue": "bias"}, {"m": 1, "n": 1}, {"c": "fp32"}):
+    biased = current_settings().applied(gemm_query(64, 64, 64, epilogue="bias"))
+    assert (biased.compute, biased.workspace) == ("fp16", 1 << 20)
+    for given in ({"m": 1, "n": 1}, {"c": "fp32"}):
         with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
             current_settings().applied(replace(gemm_query(64, 64, 64), **given))
     assert current_settings().applied(gemm_query(64, 64, 64, "bf16")) == gemm_query(64, 64, 64, "bf16")

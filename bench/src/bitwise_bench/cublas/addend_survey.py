@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bitwise_bench.cublas.descriptor_mutations import alternatives
 from bitwise_bench.cublas.product_forms import KINDS as ALL_KINDS
 from bitwise_bench.cublas.product_forms import (
@@ -130,6 +132,27 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
             )  # fmt: skip
 
 
+def results_in_fp16(product: Any, addend: Any, finish: Finish) -> Iterator[tuple[str, Any]]:
+    """The orders of operations of fp16 on matrices of fp16, and their results; alpha and beta are rounded to fp16.
+
+    An operation is computed in fp64 before it is rounded, which is exact but for terms of very different magnitudes.
+    """
+
+    def wide(values: Any) -> Any:
+        return np.asarray(values, dtype=np.float16).astype(np.float64)
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled, added = wide(finish.alpha) * wide(product), wide(finish.beta) * wide(addend)
+        for order, total in (
+            ("product_fused", scaled + wide(added)), ("addend_fused", added + wide(scaled)),
+            ("both_rounded", wide(scaled) + wide(added)),
+        ):  # fmt: skip
+            result = total.astype(np.float16)
+            if finish.activation == "relu":
+                result = np.where(result < 0, np.float16(0), result)
+            yield f"{order} in fp16", result
+
+
 class Survey(Comparison):
     """State of one process: the library, and which calls are rows."""
 
@@ -188,6 +211,8 @@ class Survey(Comparison):
                             result = product_of_form(each, mine).contiguous()
                             if torch.equal(result.view(self.bits(wanted)), there.view(self.bits(wanted))):
                                 orders.append(f"{way}{sums}{order}")
+                    if query.compute == "fp16" and finish != Finish():
+                        orders += [f"{way}{sums}{order}" for order in self.orders_of_fp16(desc, mine, there, finish)]
         query, found = asked[0][1:]
         call = "one row" if kind == "matrix" and query.m == 1 and finish.beta == 1.0 else kind
         padded = any(each not in (None, query.dense_ld[name]) for name, each in (("a", query.ld_a), ("b", query.ld_b)))
@@ -196,6 +221,16 @@ class Survey(Comparison):
             "elements", call, dtype, query.m, query.n, query.k, query.batch, query.transposes, finish.alpha,
             finish.beta, list(found.configuration.record().values()), orders,
         ]  # fmt: skip
+
+    def orders_of_fp16(self, desc: GEMMDesc, mine: Any, wanted: Any, finish: Finish) -> list[str]:
+        """The orders of operations of fp16 that have the wanted bytes, for sums of fp16."""
+        from bitwise_torch.product_calls import product_of_form
+
+        product = product_of_form(desc, mine).contiguous().numpy()
+        addend = mine.operands[0].numpy() if mine.operands else np.zeros_like(product)
+        found = results_in_fp16(product, np.broadcast_to(addend, product.shape), finish)
+        bits = wanted.numpy().view(np.uint16)
+        return [order for order, result in found if np.array_equal(result.view(np.uint16), bits)]
 
     def bits(self, result: Any) -> Any:
         """The integers of the width of a result's type."""

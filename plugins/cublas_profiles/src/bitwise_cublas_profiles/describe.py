@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks, strided_lanes
@@ -17,6 +18,8 @@ _VECTOR_ALGORITHMS = (13, 14)
 """Algorithms of a matrix and a vector, whose elements may have gaps between them."""
 FILLING = 20
 """The algorithm whose slices in place start from +0 where one of them is filled with products of +0."""
+_FP32_PARTIALS = 2
+"""The REDUCTION_SCHEME that adds slices after all of them are computed."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 
@@ -48,6 +51,8 @@ def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
 
 def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
     """As `descriptor_of` for a query with a bias: the product's descriptor, and when the bias is added."""
+    if query.compute == "fp16":
+        return BiasedGEMM(product=added_in_fp16(query, configuration, known, "a bias"))
     first: RowNotCovered | None = None
     for added in ("biases", "biases added after rounding", "biases under slices"):
         try:
@@ -63,6 +68,19 @@ def biased_product_of(query: GemmQuery, configuration: Configuration, known: Pro
             return BiasedGEMM(product=found, onto_bias=onto, rounded_first=added == "biases added after rounding")
     assert first is not None
     raise first
+
+
+def added_in_fp16(query: GemmQuery, configuration: Configuration, known: Profile, words: str) -> GEMMDesc:
+    """The product of several rows with sums of fp16, to which `words` is only added. Raises RowNotCovered.
+
+    What is added follows all slices, unless they are added in place.
+    """
+    if query.m == 1 or (configuration.split_k > 1 and configuration.reduction != _FP32_PARTIALS):
+        raise RowNotCovered(
+            f"{query.description} with {words} is not described: sums of fp16 to which something is added are measured "
+            "with several rows, and without slices that are added in place"
+        )
+    return descriptor_of(replace(query, epilogue="none"), configuration, known)
 
 
 class _Description:

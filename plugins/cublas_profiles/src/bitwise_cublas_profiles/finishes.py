@@ -20,7 +20,13 @@ from typing import Literal
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
-from bitwise_cublas_profiles.describe import FILLING, biased_product_of, descriptor_of, from_first_slice
+from bitwise_cublas_profiles.describe import (
+    FILLING,
+    added_in_fp16,
+    biased_product_of,
+    descriptor_of,
+    from_first_slice,
+)
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
@@ -271,19 +277,19 @@ def finished_product_of(
 
 
 def _added_in_fp16(query: GemmQuery, configuration: Configuration, known: Profile, finish: Finish) -> FinishedGEMM:
-    """What the library computes for sums of fp16 without slices, to which a matrix is only added. Raises RowNotCovered.
+    """What the library computes for sums of fp16 to which something is only added. Raises RowNotCovered.
 
     The sum of two numbers of fp16 rounds to the same number of fp16 by way of fp32.
     """
-    added = (finish.addend, finish.alpha, finish.beta, finish.activation) == ("matrix", 1.0, 1.0, "none")
-    if not added or query.m == 1 or configuration.split_k > 1:
+    if finish.addend == "none" or (finish.alpha, finish.beta) != (1.0, 1.0) or finish.activation == "gelu":
         raise RowNotCovered(
             f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
-            "measured alone, and without slices with a matrix that is only added"
+            "measured alone, and where something is only added"
         )
-    product = descriptor_of(replace(query, epilogue="none"), configuration, known)
+    product = added_in_fp16(query, configuration, known, finish.words)
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
-    steps = Epilogue.of(Step(name="add", operand_dtype="fp16"), _converted("fp16"))
+    activation = ("relu",) if finish.activation == "relu" else ()
+    steps = Epilogue.of(Step(name="add", operand_dtype="fp16"), *activation, _converted("fp16"))
     return FinishedGEMM(product=GEMMDesc(**fields), steps=steps)
 
 

@@ -38,8 +38,8 @@ Without it none is, except those of products with an epilogue for which `timed_w
 TIMED_WHERE_CLOSE = 4
 """The schedules that are timed where a kernel with the epilogue is expected to save little."""
 CLOSE = 1.4
-"""The ratio of expected times below which a kernel saves little: of 192 products on an H200, those above 1.2 had at least
-1.13 times the speed of PyTorch's operators without being timed, and one of 96 others, at 1.21, had 0.99 times."""
+"""The ratio of expected times below which a kernel saves little: of 192 products on an H200, those above 1.2 had at
+least 1.13 times the speed of PyTorch's operators without being timed, and one of 96 others, at 1.21, had 0.99 times."""
 CLEARLY_FASTER = 0.99
 _LAUNCHES, _REPLAYS = 10, 5
 """The most launches of a graph, and its replays."""
