@@ -210,6 +210,14 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "topk_group": 1, "moe_intermediate_size": 512, "n_shared_experts": 1,
         },
     ),
+}  # fmt: skip
+"""Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
+
+NOT_PACKED = frozenset({"lfm2", "llama4", "opt"})
+"""Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
+
+COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: MODELS[name][:2] for name in ("llama", "qwen3", "mixtral")},
     "hyperclovax": ("HyperCLOVAXForCausalLM", {**_SMALL, "head_dim": 80}),
     "opt": (
         "OPTForCausalLM",
@@ -220,16 +228,8 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "lfm2": ("Lfm2ForCausalLM", {**_SMALL, "layer_types": ["conv", "full_attention"]}),
-}  # fmt: skip
-"""Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
-
-NOT_PACKED = frozenset({"lfm2", "llama4", "opt"})
-"""Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
-
-COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: MODELS[name][:2] for name in ("llama", "qwen3", "mixtral")},
     **HELD_OUT,
-}
+}  # fmt: skip
 """By name: the class of a model in transformers, and the fields of its configuration."""
 
 _Scope = Callable[[], AbstractContextManager[Any]]
