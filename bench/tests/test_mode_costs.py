@@ -88,7 +88,9 @@ def test_a_record_has_no_difference_in_the_mode_and_some_without_it(path: Path) 
         assert all(found for what, found in each["mode"].items() if what != "greatest divergence")
         assert each["mode"]["greatest divergence"] == 0
         assert each["without the mode, differing"]
-        assert each["without the mode, greatest divergence"] > 0
+    # Training may return the generation's bytes by chance in a model; none does in nearly all of a record.
+    equal = [name for name, each in record["models"].items() if not each["without the mode, greatest divergence"]]
+    assert len(equal) * 10 <= len(record["models"])
 
 
 def test_scopes_take_turns_in_both_orders() -> None:

@@ -64,6 +64,10 @@ WIDTHS: dict[str, tuple[str, dict[str, Any]]] = {
         "LlamaForCausalLM",
         {**_FIELDS, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "head_dim": 128},
     ),
+    "exaone-3.5-2.4b": (
+        "LlamaForCausalLM",
+        {**_FIELDS, "hidden_size": 2560, "intermediate_size": 7168, "num_attention_heads": 32, "head_dim": 80},
+    ),
 }  # fmt: skip
 HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2.5-3b": (
@@ -93,10 +97,6 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             **_FIELDS, "hidden_size": 3072, "intermediate_size": 9216, "num_attention_heads": 12,
             "num_key_value_heads": 4, "head_dim": 256,
         },
-    ),
-    "exaone-3.5-2.4b": (
-        "LlamaForCausalLM",
-        {**_FIELDS, "hidden_size": 2560, "intermediate_size": 7168, "num_attention_heads": 32, "head_dim": 80},
     ),
     "internlm3-8b": (
         "LlamaForCausalLM",

@@ -663,7 +663,10 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
         "train-equals-serve-more-h200": ("train-equals-serve-more-sm90-h200.json", model_tables.train_equals_serve),
+        "train-equals-serve-later-h200": ("train-equals-serve-later-sm90-h200.json", model_tables.train_equals_serve),
+        "own-attention-h200": ("own-attention-sm90-h200.json", model_tables.train_equals_serve),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
+        "mode-costs-held-out-h200": ("mode-costs-held-out-sm90-h200.json", model_tables.mode_costs),
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.pictured_mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
@@ -672,6 +675,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "lock-costs-h200": ("lock-costs-sm90-h200.json", model_tables.lock_costs),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
+        "replayed-locks-later-h200": ("model-locks-later-sm90-h200.json", model_tables.replayed_locks),
+        "replayed-locks-library-h200": ("model-locks-library-sm90-h200.json", model_tables.replayed_locks),
     }
 )
 """The record and the generator of each table."""

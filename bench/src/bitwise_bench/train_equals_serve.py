@@ -210,6 +210,19 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "topk_group": 1, "moe_intermediate_size": 512, "n_shared_experts": 1,
         },
     ),
+}  # fmt: skip
+"""Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
+
+NOT_PACKED = frozenset({"lfm2", "llama4", "opt"})
+"""Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
+
+OWN_ATTENTION = frozenset({"codegen"})
+"""Models that compute attention by products and a softmax of their own, in an order of the places of keys in a row:
+beside padding on the left and packed, their bytes may be others.
+"""
+
+COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: MODELS[name][:2] for name in ("llama", "qwen3", "mixtral")},
     "hyperclovax": ("HyperCLOVAXForCausalLM", {**_SMALL, "head_dim": 80}),
     "opt": (
         "OPTForCausalLM",
@@ -220,16 +233,8 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "lfm2": ("Lfm2ForCausalLM", {**_SMALL, "layer_types": ["conv", "full_attention"]}),
-}  # fmt: skip
-"""Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
-
-NOT_PACKED = frozenset({"lfm2", "llama4", "opt"})
-"""Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
-
-COMPARED: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: MODELS[name][:2] for name in ("llama", "qwen3", "mixtral")},
     **HELD_OUT,
-}
+}  # fmt: skip
 """By name: the class of a model in transformers, and the fields of its configuration."""
 
 _Scope = Callable[[], AbstractContextManager[Any]]
@@ -509,7 +514,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=list(COMPARED))
+    usual = [name for name in COMPARED if name not in OWN_ATTENTION]
+    parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=usual)
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
     parser.add_argument("--jobs", type=int, default=1, help="models that are compared at once")
     parser.add_argument("--against", type=Path, metavar="RECORD", help="another GPU's record, with the same shape")

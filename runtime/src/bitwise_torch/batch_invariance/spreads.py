@@ -28,12 +28,14 @@ def _vector_norm(
         raise NotServed(f"a norm in {wanted}; fp32, fp16 and bf16 are served")
     if float(order) not in (1.0, 2.0, math.inf):
         raise NotServed(f"a norm of order {order}; those of 1, 2 and infinity are served")
-    size = x.to(wanted).abs().float()
-    if float(order) == math.inf:
-        return result_into(size.amax(reduced_axes(x, dim), keepdim).to(wanted), out)
-    summed = size if float(order) == 1.0 else size * size
-    found = reduced(summed, dim, keepdim, torch.float32, mean=False)
-    return result_into((found if float(order) == 1.0 else found.sqrt()).to(wanted), out)
+    wide = x.to(wanted).float()
+    if float(order) == 2.0:
+        squares = reduced(wide * wide, dim, keepdim, torch.float32, mean=False)
+        return result_into(squares.sqrt().to(wanted), out)
+    size = wide.abs()
+    if float(order) == 1.0:
+        return result_into(reduced(size, dim, keepdim, wanted, mean=False), out)
+    return result_into(size.amax(reduced_axes(x, dim), keepdim).to(wanted), out)
 
 
 def _norms(tensors: Sequence[Any], order: Any = 2, dtype: Any = None) -> list[Any]:
