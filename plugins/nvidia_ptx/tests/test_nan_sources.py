@@ -138,3 +138,13 @@ def test_the_sign_of_what_is_no_nan_is_flipped_exactly(constants: tuple[str, str
     signed = "neg.f32 %r6, %r5; setp.gt.f32 %p1, %r1, 0f00000000;"
     assert is_determined(f"{chosen} {signed} selp.f32 %r3, %r5, %r6, %p1;") == determined
     assert is_determined(f"{chosen} {signed} mov.b32 %r3, %r6;") == determined
+
+
+@pytest.mark.parametrize("order", ["%r4, %r2", "%r2, %r4"])
+def test_a_number_that_is_selected_beside_one_with_open_nans(order: str) -> None:
+    """Comparisons do not tell NaNs apart; integer operations do."""
+    chosen = f"max.f32 %r4, %r1, %r1; setp.gt.f32 %p1, %r1, %r2; selp.f32 %r5, {order}, %p1;"
+    assert is_determined(f"{chosen} setp.gt.f32 %p1, %r5, %r2; selp.b32 %r3, 1, 2, %p1;")
+    assert is_determined(f"{chosen} setp.nan.f32 %p1, %r5, %r5; selp.b32 %r3, 1, 2, %p1;")
+    assert not is_determined(f"{chosen} mov.b32 %r3, %r5;")
+    assert not is_determined(f"{chosen} add.s32 %r3, %r5, 1;")

@@ -6,21 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.execution.values.symbolic_vector import (
-    PackedVector,
-    SymbolicVector,
-    Value,
-    constant_mask,
-    lazy_integers,
-    width,
-)
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, lazy_integers, width
 from bitwise_core.numerics import IntegerFormat, Operation, operation
 
 BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc", "min", "max"})
 """The verbs of operations whose results may have a bound."""
-
-_KNOWN = np.ndarray | SymbolicVector | PackedVector
-"""The values that this module knows; a domain may have others."""
 
 
 def maximum_of(value: Value) -> int | None:
@@ -86,7 +76,7 @@ def signed_extremum(info: Operation, operands: Sequence[Value]) -> Operation:
     """Return the extremum of signed integers for one of unsigned integers of which none has its highest bit set."""
     if info.verb not in ("min", "max") or not isinstance(info.result, IntegerFormat) or info.result.signed is not False:
         return info
-    bounds = (maximum_of(operand) if isinstance(operand, _KNOWN) else None for operand in operands)
+    bounds = map(maximum_of, operands)
     if any(bound is None or bound >> info.bits - 1 for bound in bounds):
         return info
     return operation(f"{info.verb}.s{info.bits}")

@@ -21,7 +21,7 @@ from bitwise_core.execution.term_recorder import SAME, TermContext
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.bounds import maximum_of
 from bitwise_core.execution.values.symbolic_vector import Array, Flags, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, nan_bits
+from bitwise_core.execution.values.term_hash import exact_hash, may_be_moved, nan_bits
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
 
 _MARKS: Mapping[str, int] = MappingProxyType(
@@ -161,8 +161,9 @@ def as_selected(
 ) -> tuple[SymbolicVector, SymbolicVector]:
     """Return the two values of a select with one mark, which is that of the result.
 
-    A constant that is no NaN takes the mark of the other value.  Where the marks of two values differ, both are terms
-    of their exact bits, without a mark.
+    A constant that is no NaN takes the mark of the other value.  So does a value without a mark where an assembler
+    decides the other one's NaN, since the result's NaN then has its own bits or those of the canonical one.  Where the
+    marks of two values differ otherwise, both are terms of their exact bits, without a mark.
     """
     one, other = left.flags & L.NAN_MARK, right.flags & L.NAN_MARK
     if isinstance(one, int) and isinstance(other, int) and one == other:
@@ -176,6 +177,9 @@ def _selected_by_lane(
     one, other = (np.asarray(each.flags, dtype=np.uint32) & np.uint32(L.NAN_MARK) for each in (left, right))
     one = np.where(takes_any_mark(left), other, one)
     other = np.where(takes_any_mark(right), one, other)
+    is_open = [np.asarray(may_be_moved(np.asarray(each.flags, dtype=np.uint32))) for each in (left, right)]
+    other = np.where(is_open[0] & (other == 0), one, other)
+    one = np.where(is_open[1] & (one == 0), other, one)
     differs = L.nonempty(one != other)
     found = []
     for value, mark in ((left, one), (right, other)):
