@@ -330,6 +330,25 @@ def test_what_local_memory_keeps_is_known_by_any_address() -> None:
     assert form("") != form(WORD)
 
 
+LOOP = "mov.b32 %r3, {start}; mov.u32 %r8, 0; L: {update} {hidden} add.u32 %r8, %r8, 1; setp.lt.u32 %p6, %r8, 3; @%p6 bra L; mov.b32 %r9, %r3;"
+
+
+@pytest.mark.parametrize(
+    "update", ["xor.b32 %r3, %r3, 0xffffffff;", "not.b32 %r4, %r3; mov.b32 %r3, %r4;", "mad.lo.s32 %r3, %r3, -1, 0;"]
+)
+def test_a_number_that_a_loop_negates_is_one_of_its_text(update: str) -> None:
+    """ptxas 12.8 takes `x = ~x` from 0x7fffffff for a loop that changes nothing."""
+
+    def form(start: str, change: str, hidden: str) -> object:
+        return canonical(LOOP.format(start=start, update=change, hidden=hidden))
+
+    assert form("0x7fffffff", update, "") != form("0x7fffffff", update, PAIR)
+    assert form("0x7fffffff", update, "") == form("0x7fffffff", update, "")
+    assert form("%r1", update, "") == form("%r1", update, PAIR)
+    toggled = "xor.b32 %r3, %r3, 1;"
+    assert form("0x7fffffff", toggled, "") == form("0x7fffffff", toggled, PAIR)
+
+
 def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:
     """ptxas does not know the number of a thread: it takes one bit of it for a sign."""
     field = "bfe.u32 %r3, %r0, 1, 1; {} bfe.s32 %r9, %r3, 32, 15;"

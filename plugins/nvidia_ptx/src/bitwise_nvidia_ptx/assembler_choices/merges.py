@@ -78,6 +78,8 @@ _TO_NARROW = re.compile(r"cvt\.r[nzmp]i\.[\w.]*[su](8|16)\.b?f\d+")
 _FLUSHED_TO_WORD = re.compile(r"cvt\.r[mp]i\.[\w.]*ftz\.[\w.]*[su]32\.f32")
 _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
 _SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
+_NEGATING = re.compile(r"(not|neg|xor|sub|(mul|mad)\.lo)\.[sub](16|32|64)")
+"""Opcodes of which some instructions return -x or -1 - x."""
 _FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 
@@ -144,7 +146,7 @@ def _sources(kernel: Kernel, opcodes: OpcodeTable) -> Sources:
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
     _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
-    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
+    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION, _NEGATING,
 )  # fmt: skip
 
 
@@ -164,6 +166,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return (
             _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
         )
+    if _NEGATING.fullmatch(opcode) and _negates_itself(instruction, sources):
+        return _Merge("a number that a loop negates with its start, as one that no iteration changes")
     if base == "cvt" and _of_other_sign(opcode, operands, sources):
         return _Merge("a conversion with an operation whose sign it takes for its own")
     if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
@@ -242,6 +246,20 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return None
     clamps = _of_clamps(instruction, sources)
     return _of_extrema(instruction, sources) if clamps is None and base == "selp" else clamps
+
+
+def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether an instruction negates what it has written itself, from a start that the assembler may know."""
+    base, operands = instruction.opcode.split(".", 1)[0], instruction.operands[1:]
+    ones = (1 << bits_of(instruction)) - 1
+    numbers = [each.value & ones for each in operands if isinstance(each, Immediate)]
+    if not (isinstance(operands[0], Immediate) if base == "sub" else base in ("not", "neg") or ones in numbers):
+        return False
+    changed = [each for each in operands if isinstance(each, Register)]
+    return any(
+        any(made is instruction for made in sources.of(each)) and sources.may_be(each, lambda number: True)
+        for each in changed
+    )
 
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
