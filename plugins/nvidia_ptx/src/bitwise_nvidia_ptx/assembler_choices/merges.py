@@ -490,14 +490,15 @@ def _negates_a_choice(instruction: Instruction, sources: Sources) -> bool:
     if not instruction.opcode.endswith(".f32"):
         return False
     choices = _choice(instruction, sources)[:-1]
-    numbers = 0x80000000, 0xBF800000
-    return all(
-        any(
-            sources.may_be(each, lambda number, wanted=wanted: number & 0xFFFFFFFF == wanted, instruction)
-            for each in choices
-        )
-        for wanted in numbers
-    )
+
+    def may_be(number: int) -> bool:
+        return any(sources.may_be(each, partial(_is_word, number), instruction) for each in choices)
+
+    return may_be(0x80000000) and may_be(0xBF800000)
+
+
+def _is_word(number: int, literal: int) -> bool:
+    return literal & 0xFFFFFFFF == number
 
 
 def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | None:
