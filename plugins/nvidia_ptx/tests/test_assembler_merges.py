@@ -74,6 +74,22 @@ MERGED = {
         "mov.b16 %h7, 0xbf80; mov.b32 %r3, {%h1, %h7};", PAIR, "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
     "number of a comparison": ("set.eq.u32.s32 %r3, %r1, %r2;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
     "halves of a load": ("ld.global.u16 %r3, [%d2];", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h8};"),
+    "clamp by an extremum of signed integers": ("mov.b32 %r3, %r1; max.s32 %r3, %r3, 0;", PAIR, "mov.b32 %f6, %r3; min.f32 %f9, %f6, 0f3F800000; mov.b32 %r9, %f9;"),
+    "clamp by an extremum of unsigned integers": ("min.u32 %r3, %r1, 0x3f800000;", PAIR, "mov.b32 %f6, %r3; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;"),
+    "halves of extrema that treat NaNs otherwise": (
+        "mov.b32 %r4, 0xff80ff80; max.NaN.bf16x2 %r3, %r1, %r4;", PAIR, "mov.b32 {%h5, %h6}, %r3; max.bf16 %h9, %h1, %h5; mov.b32 %r9, {%h9, %h9};"),
+    "maximum of a saturated integer": ("cvt.sat.u32.s32 %r3, %r1;", PAIR, "mov.b32 %f6, %r3; max.f32 %f9, %f6, 0fFF800000; mov.b32 %r9, %f9;"),
+    "sign of a moved number": ("mov.f64 %g3, %g1;", DOUBLE, "copysign.f64 %g9, %g1, %g3; mov.b64 {%r19, %r9}, %g9;"),
+    "rounding of a rounded pair": ("cvt.rn.relu.satfinite.bf16x2.f32 %r3, %f1, %f2;", PAIR, "cvt.rn.relu.tf32.f32 %r9, %r3;"),
+    "magnitude as an unsigned number": ("abs.s32 %r3, %r1;", PAIR, "cvt.rn.f32.u32 %f9, %r3; mov.b32 %r9, %f9;"),
+    "sign of an upper half": (
+        "mov.b16 %h7, 0x7fff; mad.hi.u16 %h3, %h1, %h7, %h2;", HALF, "shr.s16 %h9, %h3, 15; mov.b32 %r9, {%h9, %h9};"),
+    "maximum of a negated number of another format": (
+        "neg.bf16x2 %r3, %r1;", PAIR, "mov.b32 %r8, 0; max.ftz.NaN.f16x2 %r9, %r8, %r3;"),
+    "pair of integers of literals": (
+        "mov.b32 %r4, 0; mov.b32 %r7, 0x3c003c00; add.u16x2 %r3, %r4, %r7;", PAIR, "shf.l.wrap.b32 %r5, %r1, %r3, 0; bfi.b32 %r9, %r5, %r1, 16, 16;"),
+    "choice of -0 or -1": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; selp.f32 %f9, 0f80000000, 0fBF800000, %p2; mov.b32 %r9, %f9;"),
+    "choice of -0 or -1 by a guard": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; mov.f32 %f9, 0fBF800000; @%p2 mov.f32 %f9, 0f80000000; mov.b32 %r9, %f9;"),
     "halves of a rounding": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "halves of a rounding of fp32": ("cvt.rzi.s16.f32 %r3, %f1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "short shift by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
@@ -314,6 +330,25 @@ def test_what_local_memory_keeps_is_known_by_any_address() -> None:
     assert form("") != form(WORD)
 
 
+LOOP = "mov.b32 %r3, {start}; mov.u32 %r8, 0; L: {update} {hidden} add.u32 %r8, %r8, 1; setp.lt.u32 %p6, %r8, 3; @%p6 bra L; mov.b32 %r9, %r3;"
+
+
+@pytest.mark.parametrize(
+    "update", ["xor.b32 %r3, %r3, 0xffffffff;", "not.b32 %r4, %r3; mov.b32 %r3, %r4;", "mad.lo.s32 %r3, %r3, -1, 0;"]
+)
+def test_a_number_that_a_loop_negates_is_one_of_its_text(update: str) -> None:
+    """ptxas 12.8 takes `x = ~x` from 0x7fffffff for a loop that changes nothing."""
+
+    def form(start: str, change: str, hidden: str) -> object:
+        return canonical(LOOP.format(start=start, update=change, hidden=hidden))
+
+    assert form("0x7fffffff", update, "") != form("0x7fffffff", update, PAIR)
+    assert form("0x7fffffff", update, "") == form("0x7fffffff", update, "")
+    assert form("%r1", update, "") == form("%r1", update, PAIR)
+    toggled = "xor.b32 %r3, %r3, 1;"
+    assert form("0x7fffffff", toggled, "") == form("0x7fffffff", toggled, PAIR)
+
+
 def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:
     """ptxas does not know the number of a thread: it takes one bit of it for a sign."""
     field = "bfe.u32 %r3, %r0, 1, 1; {} bfe.s32 %r9, %r3, 32, 15;"
@@ -359,6 +394,10 @@ UNMERGED = {
     "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "shift of a word by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u32 %r9, %r1, %r3;"),
     "short shift by an unsigned field": ("bfe.u32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "clamp of integers to other bounds": ("min.u32 %r3, %r1, 1000;", PAIR, "mov.b32 %f6, %r3; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;"),
+    "extrema that treat NaNs alike": ("max.bf16 %h3, %h1, %h2;", HALF, "max.bf16 %h9, %h1, %h3; mov.b32 %r9, {%h9, %h9};"),
+    "sign of another number": ("mov.f64 %g3, %g1; mov.b64 %g2, {%r5, %r6};", DOUBLE, "copysign.f64 %g9, %g2, %g3; mov.b64 {%r19, %r9}, %g9;"),
+    "choice of 0 or -1": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; selp.f32 %f9, 0f00000000, 0fBF800000, %p2; mov.b32 %r9, %f9;"),
     "unsigned extension": ("cvt.u64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
     "pair with a positive literal": ("mov.b16 %h7, 0x3f80; mov.b32 %r3, {%h1, %h7};", PAIR,
                                      "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),

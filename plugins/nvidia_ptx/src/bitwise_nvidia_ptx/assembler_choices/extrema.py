@@ -61,7 +61,7 @@ def extremum_of(
                     continue
                 if not _may_agree(literal, instruction, bound, comparison, sources):
                     continue
-                if _roots(chosen, instruction, sources).isdisjoint(_roots(number, comparison, sources)):
+                if roots_of(chosen, instruction, sources).isdisjoint(roots_of(number, comparison, sources)):
                     continue
                 nans = not _is_number(chosen, truth, predicate, instruction, number, comparison, sources)
                 subnormals = ".ftz" in comparison.opcode and sources.may_be(bound, _is_subnormal_or_zero, comparison)
@@ -152,7 +152,7 @@ def _is_subnormal_or_zero(number: int) -> bool:
     return number & _ALL_BUT_SIGN < _LEAST_NORMAL
 
 
-def _roots(operand: Operand, user: Instruction, sources: Sources) -> set[object]:
+def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[object]:
     """Return what an operand may have been computed from by operations that may leave a number as it is.
 
     Two instructions of one text are one root: an assembler may compute both once.

@@ -41,7 +41,7 @@ from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_choices.eight_bit_pairs import joined_conversions
-from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of
+from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of, roots_of
 from bitwise_nvidia_ptx.assembler_choices.ranges import compared_by_range
 from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
 
@@ -78,6 +78,8 @@ _TO_NARROW = re.compile(r"cvt\.r[nzmp]i\.[\w.]*[su](8|16)\.b?f\d+")
 _FLUSHED_TO_WORD = re.compile(r"cvt\.r[mp]i\.[\w.]*ftz\.[\w.]*[su]32\.f32")
 _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
 _SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
+_NEGATING = re.compile(r"(not|neg|xor|sub|(mul|mad)\.lo)\.[sub](16|32|64)")
+"""Opcodes of which some instructions return -x or -1 - x."""
 _FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 
@@ -144,7 +146,7 @@ def _sources(kernel: Kernel, opcodes: OpcodeTable) -> Sources:
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
     _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
-    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
+    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION, _NEGATING,
 )  # fmt: skip
 
 
@@ -164,6 +166,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return (
             _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
         )
+    if _NEGATING.fullmatch(opcode) and _negates_itself(instruction, sources):
+        return _Merge("a number that a loop negates with its start, as one that no iteration changes")
     if base == "cvt" and _of_other_sign(opcode, operands, sources):
         return _Merge("a conversion with an operation whose sign it takes for its own")
     if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
@@ -195,13 +199,14 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
     ):
         return _Merge("a saturation with a conversion that flushes subnormal numbers, which it leaves out")
     if base == "copysign":
-        return _Merge("a copy of a number's own sign") if operands[0] == operands[1] else None
+        return _Merge("a copy of a number's own sign") if _share_roots(instruction, sources) else None
+    if base in ("min", "max") and (other := _of_other_nans(opcode, operands, sources)) is not None:
+        return other
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(map(sources.is_known, operands))
-        what = "an operation on pairs of integers with the one that takes a half of it"
-        return _Merge(what, unknown=tuple(operands)) if known else None
+        return _Merge("an operation on pairs of integers with the one that takes a half of it") if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with a saturating operation, or one of another format")
     if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
@@ -214,13 +219,15 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("the magnitudes of a pair with the operation on fp32 whose result it takes")
     if base in ("set", "setp") and _of_kind(operands, sources, lambda each: _OF_REGISTER.fullmatch(each) is not None):
         return _Merge("a comparison with one whose result is a number")
-    if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: each.endswith("x2")):
+    if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: "x2" in each):
         return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
     if id(instruction) in joined_conversions(sources.kernel, sources.opcodes):
         return _Merge("a conversion to eight bits with a pair behind what reads its result", refused=True)
     if _SIGN_EXTENDING.fullmatch(opcode) or (
         _OF_UNSIGNED_HALVES.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each == "abs.s16")
     ):
+        if _of_kind(operands, sources, _takes_upper_half):
+            return _Merge("an operation on 16 bits with the product of which it takes the upper half")
         # ptxas takes a magnitude of 16 bits for a number that is not negative, with or without a sign.
         return _of_halves(operands, sources)
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(
@@ -233,10 +240,26 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("a quotient or a root with the comparison whose result it takes")
     if _PAIR_OF_FLOATS.fullmatch(opcode) and _share_negated_halves(operands, sources):
         return _Merge("an operation on one pair twice, of which halves are negated one by one")
+    if base == "selp" and _negates_a_choice(instruction, sources):
+        return _Merge(_NEGATED_CHOICE)
     if base not in ("min", "max", "selp"):
         return None
     clamps = _of_clamps(instruction, sources)
     return _of_extrema(instruction, sources) if clamps is None and base == "selp" else clamps
+
+
+def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether an instruction negates what it has written itself, from a start that the assembler may know."""
+    base, operands = instruction.opcode.split(".", 1)[0], instruction.operands[1:]
+    ones = (1 << bits_of(instruction)) - 1
+    numbers = [each.value & ones for each in operands if isinstance(each, Immediate)]
+    if not (isinstance(operands[0], Immediate) if base == "sub" else base in ("not", "neg") or ones in numbers):
+        return False
+    changed = [each for each in operands if isinstance(each, Register)]
+    return any(
+        any(made is instruction for made in sources.of(each)) and sources.may_be(each, lambda number: True)
+        for each in changed
+    )
 
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
@@ -247,7 +270,7 @@ def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -
     elif re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.s\d+", opcode):
         joined = r"abs\.s\d+"
     elif re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
-        joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+"
+        joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+|abs\.s(32|64)"
     return bool(joined) and _of_kind(operands, sources, lambda each: re.fullmatch(joined, each) is not None)
 
 
@@ -262,6 +285,26 @@ def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: Source
     return kind in ("f16", "f16x2") and _of_kind(operands, sources, differs)
 
 
+def _of_other_nans(opcode: str, operands: Sequence[Operand], sources: Sources) -> _Merge | None:
+    """An extremum of 16 bits of an extremum that treats NaNs otherwise, or one of a saturated integer.
+
+    ptxas makes one instruction on three numbers of the first, and leaves out the second with an infinity.
+    """
+    base, kind = opcode.split(".", 1)[0], opcode.rsplit(".", 1)[-1]
+    half = kind.removesuffix("x2")
+
+    def nested(each: str) -> bool:
+        same = each.split(".", 1)[0] == base and each.rsplit(".", 1)[-1].removesuffix("x2") == half
+        return same and (".NaN" in each) != (".NaN" in opcode)
+
+    if half in ("f16", "bf16") and _of_kind(operands, sources, nested):
+        what = "an extremum with another one that treats NaNs otherwise"
+        return _Merge(what, form=FLOAT_FORMATS["fp16" if half == "f16" else "bf16"] if kind == half else None)
+    if kind == "f32" and _of_kind(operands, sources, lambda each: _SATURATED_WORD.fullmatch(each) is not None):
+        return _Merge("an extremum with a saturated integer, which is none of its limits", form=FLOAT_FORMATS["fp32"])
+    return None
+
+
 def _rounds_otherwise(rounding: str, opcode: str) -> bool:
     """Return whether a conversion of 16 bits has another format than a rounding, or rounds to no integer.
 
@@ -274,7 +317,7 @@ def _rounds_otherwise(rounding: str, opcode: str) -> bool:
 def _is_rectified_otherwise(maximum: str, opcode: str) -> bool:
     """Return whether ptxas may make a rectifying operation of one that saturates, or that has the other format."""
     kind, own = (each.rsplit(".", 1)[-1].removesuffix("x2") for each in (opcode, maximum))
-    arithmetic = opcode.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max", "cvt")
+    arithmetic = opcode.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max", "cvt", "neg", "abs")
     return ".sat" in opcode or (arithmetic and kind in ("f16", "bf16") and kind != own)
 
 
@@ -373,6 +416,12 @@ def _has_signs(operand: Operand, sources: Sources) -> bool:
     return False
 
 
+def _share_roots(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether the two operands of an instruction may be one number, or its magnitude or negation."""
+    one, other = instruction.operands[1:3]
+    return one == other or not roots_of(one, instruction, sources).isdisjoint(roots_of(other, instruction, sources))
+
+
 def _takes_upper_half(opcode: str) -> bool:
     return _UPPER_HALF.fullmatch(opcode) is not None
 
@@ -433,8 +482,29 @@ def _is_guarded_choice(instruction: Instruction, sources: Sources) -> bool:
     return not stated and sources.passes_on(instruction)
 
 
+_NEGATED_CHOICE = "a selection between -0 and -1 with a conversion of the predicate, which returns +0"
+
+
+def _negates_a_choice(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether an instruction may select between -0 and -1 as numbers of fp32."""
+    if not instruction.opcode.endswith(".f32"):
+        return False
+    choices = _choice(instruction, sources)[:-1]
+
+    def may_be(number: int) -> bool:
+        return any(sources.may_be(each, partial(_is_word, number), instruction) for each in choices)
+
+    return may_be(0x80000000) and may_be(0xBF800000)
+
+
+def _is_word(number: int, literal: int) -> bool:
+    return literal & 0xFFFFFFFF == number
+
+
 def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | None:
     """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
+    if _negates_a_choice(instruction, sources):
+        return _Merge(_NEGATED_CHOICE)
     if _of_clamps(instruction, sources) is not None:
         return _Merge("a move under a guard with the extremum before it")
     return _of_extrema(instruction, sources)
@@ -483,6 +553,8 @@ def _of_clamps(instruction: Instruction, sources: Sources) -> _Merge | None:
             continue
         for operand in _choice(instruction, sources):
             for each in sources.of(operand):
+                if _bounds_integers(each, *inner, bits, sources):
+                    return _Merge("an extremum with one of integers into a saturation of floats")
                 if not _bounds(each, *inner, bits, sources):
                     continue
                 zeros = any(
@@ -516,6 +588,15 @@ def _bounds(
         each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound, each) for one in each.operands[1:])
         for each in comparisons
     )
+
+
+def _bounds_integers(
+    instruction: Instruction, verb: re.Pattern[str], bound: Callable[[int], bool], bits: int, sources: Sources
+) -> bool:
+    """Return whether an instruction is an extremum of integers with one of some literals, as of floats."""
+    name = "max" if verb is _HIGH else "min"
+    kind = re.fullmatch(rf"{name}\.[su]{bits}", instruction.opcode)
+    return kind is not None and any(sources.may_be(each, bound, instruction) for each in instruction.operands[1:])
 
 
 def is_guarded_move(instruction: Instruction) -> bool:
