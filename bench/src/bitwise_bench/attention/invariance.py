@@ -155,6 +155,8 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         for packed in (False, True)
         for split, span in (((False, 1), (True, 1), (True, 2)) if packed else ((False, 1),))
         for stages, maps in ((2, True), (1, False))
+        # Beside the state of 128 rows of 256 components there is no memory for two blocks.
+        if rows == 64 or span == 1 or query.shape[-1] < 256 or stages == 1
     ]
     out = torch.empty((1, LAST, *query.shape[1:-1], value.shape[-1]), device="cuda", dtype=query.dtype)
     operands = AttentionOperands(query[None, -LAST:], key[None], value[None], out, LAST, len(key))

@@ -13,7 +13,7 @@ from bitwise_bench.attention.divisions import call_of, divisions_of
 
 CASES = (
     ("decode", {"batch": 5, "keys": 2300, "heads": 16, "groups": 4, "depth": 128}),
-    ("uneven", {"batch": 37, "keys": 2900, "heads": 12, "groups": 2, "depth": 64, "page": 0, "seed": 1}),
+    ("uneven", {"batch": 47, "keys": 2900, "heads": 12, "groups": 2, "depth": 64, "page": 0, "seed": 1}),
     ("uneven", {"batch": 21, "keys": 4000, "heads": 24, "groups": 8, "depth": 128, "page": 32, "seed": 2}),
     ("pages", {"batch": 3, "keys": 9000, "heads": 8, "groups": 2, "depth": 96, "page": 16}),
     ("decode", {"batch": 7, "keys": 3000, "heads": 4, "groups": 4, "depth": 192, "width": 128}),

@@ -28,7 +28,7 @@ _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
 _LAST = 0.6
 """The share of the time that the last parts take more than others, where there is a program for each."""
-_MEANS, _LONGER = (0.56, 1.0), 0.35
+_MEANS, _LONGER = (0.56, 1.0), 1.0
 """Where lengths may differ: means that are expected, as shares of the longest, and the share of the time of the longest
 row that programs take after the others.
 """
@@ -94,11 +94,12 @@ DEVICES = {
             Division(_SPLIT, 1, 6, 4, 1, 27.7, 1.21, 2.01, **_ALONE_ONCE),
         ),
         (
-            Division(_WHOLE, 2, 1, 8, 1, 38.8, 0.908, 0, **_ONCE),
-            Division(_WHOLE, 1, 9, 3, 1, 20.8, 1.3, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 6, 1, 57.9, 0.792, 0, **_ONCE),
-            Division(_SPLIT, 2, 2, 6, 2, 168, 0.527, 0.934, **_ONCE),
-            Division(_SPLIT, 1, 9, 3, 1, 33.1, 1.22, 1.23, **_ALONE_ONCE),
+            Division(_WHOLE, 2, 1, 8, 1, 33.7, 0.908, 0, **_ONCE),
+            Division(_WHOLE, 1, 9, 3, 1, 20.8, 1.13, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 76.6, 0.792, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 146, 0.527, 0.934, **_ONCE),
+            Division(_SPLIT, 1, 9, 3, 1, 31.2, 1.22, 1.23, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 4, 1, 31.9, 1.35, 2.01, **_ALONE_ONCE),
         ),
     ),
     96: Device(
@@ -130,10 +131,10 @@ DEVICES = {
             Division(_SPLIT, 1, 3, 4, 1, 27.3, 1.24, 0, **_ALONE),
         ),
         (
-            Division(_WHOLE, 1, 1, 6, 1, 55.8, 1.3, 0.891, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 2, 53.7, 0.982, 0.896, **_ONCE),
-            Division(_SPLIT, 1, 2, 3, 1, 25.9, 1.05, 0, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 84.4, 0.922, 1.67, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 48.5, 1.13, 0.891, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 46.7, 0.982, 0.896, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 38.6, 1.21, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 97.1, 0.922, 1.67, **_ONCE),
             Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 2.19, **_ONCE),
             Division(_SPLIT, 1, 6, 2, 1, 13.4, 1.06, 2.34, **_ALONE_ONCE),
         ),

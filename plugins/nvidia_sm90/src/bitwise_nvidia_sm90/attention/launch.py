@@ -61,7 +61,7 @@ _SPECIALISED_ROWS = 128
 _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
 _MANY_ROWS, _FEW_CHUNKS = 512, 10
-"""From how many rows on, and up to how many chunks, a program that merges has several rows."""
+"""From how many packed rows on, and up to how many chunks, a program that merges has several rows."""
 _ROWS_WIDTHS = ((64, 64), (128, 128))
 """The widths of heads of which programs may take chunks in turn."""
 _FEW_ROWS_WIDTHS = (*_ROWS_WIDTHS, (96, 96), (192, 128), (256, 256))

@@ -51,40 +51,26 @@ def sequence_of_place(
 ):  # fmt: skip
     """Return the sequence of a place that is counted from the first part of the sequence `block` on.
 
-    The lengths of LOOKED_UP sequences are loaded at once.  With SPLIT, but not with RUNS, their last chunks that are
-    not whole follow all others.  The result is the place, counted from the first part of the new block, this block,
-    the sequence, the number of parts of the block before its own, and whether its chunk is such a last one.  A place
+    The lengths of LOOKED_UP sequences are loaded at once.  The result is the place, counted from the first part of the
+    new block, this block, the sequence, and the number of parts of the sequences of the block before it.  A place
     behind the last has a sequence behind the last.
     """
     ALL: gl.constexpr = gl.BlockedLayout([LOOKED_UP // 32], [32], [gl.num_warps()], [0])
-    ORDERED: gl.constexpr = SPLIT and (SPLIT != RUNS)
-    index, before, last = place * 0, place * 0, place < 0
+    index, before = place * 0, place * 0
     behind = block < sequences
     while behind:
-        sequence = block + gl.arange(0, LOOKED_UP, ALL)
         width, _, chunks = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            block + gl.arange(0, LOOKED_UP, ALL), query_starts, key_starts, key_lengths, queries, keys, first_position,
+            window, groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip
-        counts, of_others = gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks, place * 0
-        if ORDERED:
-            _, own_keys, _ = lengths_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-            )
-            lasts = gl.where(own_keys % CHUNK > 0, width, gl.zeros([LOOKED_UP], gl.int32, ALL))
-            lasts = gl.minimum(lasts, counts)
-            of_others = gl.sum(counts - lasts, axis=0)
-            last = place >= of_others
-            counts = gl.where(last, lasts, counts - lasts)
-            of_others = gl.where(last, of_others, 0)
-        up_to = gl.associative_scan(counts, 0, sum_of)
-        index = gl.sum((up_to <= place - of_others).to(gl.int32), axis=0)
-        before = of_others + gl.max(gl.where(up_to <= place - of_others, up_to, 0), axis=0)
+        up_to = gl.associative_scan(gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks, 0, sum_of)
+        index = gl.sum((up_to <= place).to(gl.int32), axis=0)
+        before = gl.max(gl.where(up_to <= place, up_to, 0), axis=0)
         behind = index == LOOKED_UP
         place = gl.where(behind, place - before, place)
         block = gl.where(behind, block + LOOKED_UP, block)
         behind = behind & (block < sequences)
-    return place, block, block + index, before, last
+    return place, block, block + index, before
 
 
 @gluon.jit
@@ -177,7 +163,7 @@ def next_part(
         while (begin >= end) & (sequence < sequences):
             before = place * 0
             if RAGGED:
-                place, block, sequence, before, last = sequence_of_place(
+                place, block, sequence, before = sequence_of_place(
                     place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
                     groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
                 )  # fmt: skip
@@ -191,7 +177,6 @@ def next_part(
             if RAGGED:
                 own_place = place - before
                 group, tile, chunk = own_place % groups, own_place % width // groups, own_place // width
-                chunk = gl.where(last, chunks - 1, chunk)
             else:
                 sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
             if sequence < sequences:
@@ -297,9 +282,9 @@ def first_run(
     place = start_of_run(program, programs, total)
     left = start_of_run(program + 1, programs, total) - place
     if RAGGED:
-        place, _, sequence, before, _ = sequence_of_place(
+        place, _, sequence, before = sequence_of_place(
             place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups,
-            sequences, M, GROUP, CHUNK, ALIGNED, False, RUNS,
+            sequences, M, GROUP, CHUNK, ALIGNED, False, True,
         )  # fmt: skip
         place -= before
     else:
