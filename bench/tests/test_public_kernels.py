@@ -252,11 +252,20 @@ def test_the_record_has_the_witnesses_of_its_unknown_kernels(tmp_path: Path) -> 
     folder, out = tmp_path / "kernels", tmp_path / "record.json"
     write_atomic_sum(folder / "liger" / "sums" / "00_k", 32)
     assert main([str(folder), "--workers", "1", "--witnesses", "--out", str(out)]) == 0
-    total = json.loads(out.read_text())["total"]
+    found = json.loads(out.read_text())
+    total = found["total"]
     assert (total["determined"], total["unknown"], total["witnessed"], total["named, witnessed"]) == (0, 0, 1, 1)
+    assert "two orders of the threads" in found["criterion"]
+    other = tmp_path / "other.json"
+    assert main([str(folder), "--workers", "1", "--kept", str(out), "--out", str(other)]) == 0
+    assert {name: json.loads(other.read_text())[name] for name in ("total", "criterion")} == {
+        name: found[name] for name in ("total", "criterion")
+    }
     assert main([str(folder), "--workers", "1", "--out", str(out)]) == 0
-    total = json.loads(out.read_text())["total"]
+    found = json.loads(out.read_text())
+    total = found["total"]
     assert (total["determined"], total["unknown"], total["witnessed"]) == (1, 1, 0)
+    assert "criterion" not in found
 
 
 def test_without_bytes_there_is_no_ratio_and_what_the_reading_calls_not_determined_is_left_out() -> None:

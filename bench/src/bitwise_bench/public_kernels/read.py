@@ -29,7 +29,7 @@ from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_bench.public_kernels.witnesses import with_witnesses
+from bitwise_bench.public_kernels.witnesses import CRITERION, with_witnesses
 from bitwise_bench.readings.assumed import reading
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
@@ -92,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             others = _read_all(folder, again, assumed, chosen.workers, math.inf, _kept_nowhere, chosen.target)
             entries = with_assumption(entries, others, chosen.also)
         is_new = bool(entries)
+        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
         if chosen.witnesses:
             keep(entries)
             with ProcessPoolExecutor(chosen.workers) as executor:
@@ -116,8 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record = _record(folder, entries, searched)
     if before and not is_new:
         record["environment"]["reading"] = before[0]["environment"]["reading"]
+    if chosen.witnesses or any("criterion" in each for each in before):
+        record["criterion"] = CRITERION
     peaks = [each["largest process, MiB"] for each in before if "largest process, MiB" in each]
-    record["largest process, MiB"] = max([*peaks, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10])
+    record["largest process, MiB"] = max([*peaks, largest])
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     if chosen.unknown is not None:

@@ -23,6 +23,14 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.plugins import registry
 
+CRITERION = (
+    "A kernel is determined if it ran, all runs returned the same bytes, and no witness was found that its text does "
+    "not determine them. A witness is a pair of executions of the text on bit patterns, in two orders of the threads, "
+    "that leave different bytes from the same inputs. It is searched for every kernel that is Unknown and whose bytes "
+    "did not move, whatever the reading says about it."
+)
+"""What a record with witnesses counts as determined; it is fixed before the kernels are read."""
+
 
 def with_witnesses(
     folder: Path,
