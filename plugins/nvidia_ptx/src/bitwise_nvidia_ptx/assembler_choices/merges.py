@@ -487,7 +487,7 @@ _NEGATED_CHOICE = "a selection between -0 and -1 with a conversion of the predic
 
 def _negates_a_choice(instruction: Instruction, sources: Sources) -> bool:
     """Return whether an instruction may select between -0 and -1 as numbers of fp32."""
-    if not instruction.opcode.endswith(".f32"):
+    if instruction.opcode not in ("selp.f32", "mov.f32"):
         return False
     choices = _choice(instruction, sources)[:-1]
 
