@@ -206,7 +206,12 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(map(sources.is_known, operands))
-        return _Merge("an operation on pairs of integers with the one that takes a half of it") if known else None
+        what = "an operation on pairs of integers with the one that takes a half of it"
+        literal = all(
+            isinstance(each, Register) and is_assembler_constant(each, sources.kernel, sources.opcodes) is True
+            for each in operands
+        )
+        return _Merge(what, unknown=() if literal else tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with a saturating operation, or one of another format")
     if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
