@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import combinations
+from itertools import combinations, permutations
 from types import FunctionType
 from typing import Any, Protocol, cast
 
@@ -496,10 +496,10 @@ def _negates_a_choice(instruction: Instruction, sources: Sources) -> bool:
         return False
     choices = _choice(instruction, sources)[:-1]
 
-    def may_be(number: int) -> bool:
-        return any(sources.may_be(each, partial(_is_word, number), instruction) for each in choices)
+    def may_be(operand: Operand, number: int) -> bool:
+        return sources.may_be(operand, partial(_is_word, number), instruction)
 
-    return may_be(0x80000000) and may_be(0xBF800000)
+    return any(may_be(one, 0x80000000) and may_be(other, 0xBF800000) for one, other in permutations(choices, 2))
 
 
 def _is_word(number: int, literal: int) -> bool:
