@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import combinations
+from itertools import combinations, permutations
 from types import FunctionType
 from typing import Any, Protocol, cast
 
@@ -206,7 +206,12 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(map(sources.is_known, operands))
-        return _Merge("an operation on pairs of integers with the one that takes a half of it") if known else None
+        what = "an operation on pairs of integers with the one that takes a half of it"
+        literal = all(
+            isinstance(each, Register) and is_assembler_constant(each, sources.kernel, sources.opcodes) is True
+            for each in operands
+        )
+        return _Merge(what, unknown=() if literal else tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with a saturating operation, or one of another format")
     if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
@@ -487,14 +492,14 @@ _NEGATED_CHOICE = "a selection between -0 and -1 with a conversion of the predic
 
 def _negates_a_choice(instruction: Instruction, sources: Sources) -> bool:
     """Return whether an instruction may select between -0 and -1 as numbers of fp32."""
-    if not instruction.opcode.endswith(".f32"):
+    if instruction.opcode not in ("selp.f32", "mov.f32"):
         return False
     choices = _choice(instruction, sources)[:-1]
 
-    def may_be(number: int) -> bool:
-        return any(sources.may_be(each, partial(_is_word, number), instruction) for each in choices)
+    def may_be(operand: Operand, number: int) -> bool:
+        return sources.may_be(operand, partial(_is_word, number), instruction)
 
-    return may_be(0x80000000) and may_be(0xBF800000)
+    return any(may_be(one, 0x80000000) and may_be(other, 0xBF800000) for one, other in permutations(choices, 2))
 
 
 def _is_word(number: int, literal: int) -> bool:
