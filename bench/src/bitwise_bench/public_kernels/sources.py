@@ -215,7 +215,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                 inductor=True,
             ),
             Source("maximum_similarity", "flash-maxsim", "0.3.0", "Apache-2.0"),
-            Source("masked_language", "flash-mlm", "1.2.3", "MIT"),
             Source("four_bit_products", "gptq-triton", "0.0.4", "Apache-2.0"),
             Source("chunked_lstm", "flash-xlstm-exp", "0.1.0", "LicenseRef-NXAI-Community", needs=(_EINOPS,)),
             Source("gated_halves", "hackers-kernels", "0.1.6", "LicenseRef-Unstated"),
