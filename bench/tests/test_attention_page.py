@@ -105,3 +105,10 @@ def test_drawn_shapes_do_not_depend_on_the_process() -> None:
         lengths = drawn.lengths_of(case)
         assert len(lengths) == case["batch"]
         assert max(lengths) == case["keys"]
+
+
+def test_repeated_calls_of_earlier_kernels_are_named() -> None:
+    races = {"runs": 300, "divisions": 3, "different": []}
+    first = records()[0]
+    assert "with 3 divisions among programs were repeated 300 times" in page([first | {"races": races}])
+    assert "with 3 divisions of earlier kernels among" in page([first | {"races": races | {"kernels": "a"}}])

@@ -73,9 +73,10 @@ def _repeated(races: Mapping[str, Any]) -> str:
     if not races:
         return ""
     other = len(races["different"])
+    earlier = " of earlier kernels" if "kernels" in races else ""
     return (
-        f" Calls of few rows with {races['divisions']} divisions among programs were repeated {races['runs']} times "
-        f"while other streams copied and multiplied: {other or 'none'} had other bytes in a run."
+        f" Calls of few rows with {races['divisions']} divisions{earlier} among programs were repeated {races['runs']} "
+        f"times while other streams copied and multiplied: {other or 'none'} had other bytes in a run."
     )
 
 
