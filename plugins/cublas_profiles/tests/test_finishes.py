@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import Cut, Step
-from bitwise_core.descriptors.problem import BiasedGEMM, Finish, GEMMProblem
+from bitwise_core.descriptors.problem import Finish, GEMMProblem
 from bitwise_cublas_profiles.describe import biased_product_of
 from bitwise_cublas_profiles.finishes import (
     block_scaled_product_of,
@@ -169,10 +169,6 @@ def test_a_matrix_is_added_to_sums_of_fp16() -> None:
         given = {each: fields.pop(each) for each in ("m", "batch") if each in fields}
         return finished_product_of(replace(query, **given), replace(plain, **fields), H100, finish, 0)
 
-    def biased(**fields: Any) -> BiasedGEMM:
-        given = {each: fields.pop(each) for each in ("m",) if each in fields}
-        return biased_product_of(replace(query, epilogue="bias", **given), replace(plain, **fields), H100)
-
     for batch in (1, 3):
         found = of(matrix(), batch=batch)
         assert (found.product.accumulator_dtype, found.product.output_dtype) == ("fp16", "fp32")
@@ -186,10 +182,8 @@ def test_a_matrix_is_added_to_sums_of_fp16() -> None:
     for fields in ({"m": 1}, {"split_k": 4, "reduction": 1}):
         with pytest.raises(RowNotCovered, match="with several rows, and without slices that are added in place"):
             of(matrix(), **fields)
-        with pytest.raises(RowNotCovered, match="with several rows, and without slices that are added in place"):
-            biased(**fields)
-    assert biased() == BiasedGEMM(product=biased().product)
-    assert (biased().product.accumulator_dtype, biased().product.output_dtype) == ("fp16", "fp16")
+    with pytest.raises(RowNotCovered, match="a bias is described with sums of fp32"):
+        biased_product_of(replace(query, epilogue="bias"), plain, H100)
 
 
 def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:

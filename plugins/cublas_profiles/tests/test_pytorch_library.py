@@ -120,6 +120,11 @@ def test_products_by_cublaslt_have_its_workspace_and_may_disallow_split_k(
         assert stated.applied(query).workspace == 1024
     column = gemm_query(64, 1, 64, "fp32")
     assert stated.applied(column).workspace == 1024
+    for dtype in ("fp16", "bf16"):
+        with pytest.raises(
+            CublasError, match=f"torch.dot of {dtype} runs cuBLAS, and torch.mm of one element cuBLASLt"
+        ):
+            stated.applied(gemm_query(1, 1, 64, dtype))
     # Of a product with a vector, cuBLAS computes that of fp32 as it does without the preference.
     assert stated.applied(column, vector=True) == stated_settings(None, 1, 0).applied(column)
     assert stated.applied(column, vector=True).workspace > 1024

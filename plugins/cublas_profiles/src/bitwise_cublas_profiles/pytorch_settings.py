@@ -78,6 +78,10 @@ class PyTorchSettings:
             if workspace != WORKSPACE:
                 raise CublasError(f"{WORKSPACE_VARIABLE} is set: fp8 products were measured without it")
             return query
+        if self.lt_products and query.a in ("fp16", "bf16") and query.m == query.n == query.batch == 1:
+            raise CublasError(
+                f"PyTorch prefers cuBLASLt: torch.dot of {query.a} runs cuBLAS, and torch.mm of one element cuBLASLt"
+            )
         if query.epilogue == "bias" or self.lt_products:
             workspace = self.lt_workspace
         mask = {"fp16": self.fp16_reductions, "bf16": self.bf16_reductions}.get(query.a)
