@@ -200,12 +200,13 @@ def test_kernels_with_a_witness_are_counted_apart_from_determined_ones() -> None
     assert [each["kernels"] for each in reasons_of([entry(*kernels)])] == [2]
 
 
-def atomic_sum(number: str, entry_name: str, threads: int) -> str:
+def atomic_sum(threads: int) -> str:
+    """Return a kernel in which so many threads of a warp add one number each to an element."""
     return f"""
 .version 8.0
 .target sm_90
 .address_size 64
-.visible .entry {entry_name}(.param .u64 S0, .param .u64 S1)
+.visible .entry k(.param .u64 S0, .param .u64 S1)
 .maxntid 32, 1, 1
 {{
     .reg .b64 %d<6>; .reg .b32 %r<3>; .reg .f32 %f<3>; .reg .pred %p<2>;
@@ -216,8 +217,8 @@ def atomic_sum(number: str, entry_name: str, threads: int) -> str:
     @%p0 ret;
     mul.wide.u32 %d2, %r0, 4;
     add.u64 %d3, %d0, %d2;
-    ld.global.{number} %f0, [%d3];
-    red.global.add.{number} [%d1], %f0;
+    ld.global.f32 %f0, [%d3];
+    red.global.add.f32 [%d1], %f0;
     ret;
 }}
 """
@@ -225,7 +226,7 @@ def atomic_sum(number: str, entry_name: str, threads: int) -> str:
 
 def write_atomic_sum(place: Path, threads: int) -> None:
     place.mkdir(parents=True)
-    (place / "00.ptx").write_text(atomic_sum("f32", "k", threads))
+    (place / "00.ptx").write_text(atomic_sum(threads))
     arguments = [{"buffer": name, "dtype": "fp32"} for name in ("S0", "S1")]
     launch = {"file": "00.ptx", "entry": "k", "grid": [1, 1, 1], "block": [32, 1, 1], "args": arguments}
     (place / "manifest.json").write_text(json.dumps({"kernels": [launch]}))
