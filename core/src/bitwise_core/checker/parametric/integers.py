@@ -21,7 +21,10 @@ from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
 from bitwise_core.execution.values import hashing
 from bitwise_core.numerics import Operation, modular
 
-WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened, compared, divided or shifted right"
+WITHOUT_WRAPPING = (
+    "32-bit integers of indices and launch arguments do not wrap around where they are widened, compared, divided or"
+    " shifted right"
+)
 
 
 @dataclass(frozen=True, slots=True)
