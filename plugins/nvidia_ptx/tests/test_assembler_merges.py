@@ -63,6 +63,22 @@ MERGED = {
         "max.f64 %g9, %g3, 0d0000000000000000; mov.b64 {%r9, %r19}, %g9;"),
     "maximum of a saturated number": (
         "mov.b16 %h8, 0; add.rn.sat.f16 %h3, %h1, %h2;", HALF, "max.NaN.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "minimum of a saturated integer of 16 bits": (
+        "mov.b16 %h8, 0x4000; cvt.sat.u16.s32 %h3, %r1;", HALF, "min.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "flushing maximum of a saturated integer of 16 bits": (
+        "mov.b16 %h8, 0; cvt.sat.s16.u16 %h3, %h1;", HALF, "max.ftz.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "minimum of a saturated integer": (
+        "cvt.sat.u32.s32 %r3, %r1;", PAIR, "mov.b32 %f6, %r3; min.f32 %f9, %f6, 0f40000000; mov.b32 %r9, %f9;"),
+    "maximum of a saturated integer of 64 bits": (
+        "mov.b64 %d4, {%r1, %r2}; cvt.sat.u64.s64 %d5, %d4; mov.b64 %g3, %d5;", DOUBLE,
+        "max.f64 %g9, %g3, 0d0000000000000000; mov.b64 {%r19, %r9}, %g9;"),
+    "saturating product with 1 of a saturated integer": (
+        "cvt.sat.s32.u32 %r3, %r1;", PAIR, "mov.b32 %f6, %r3; mul.sat.f32 %f9, %f6, 0f3F800000; mov.b32 %r9, %f9;"),
+    "minimum of a half of a saturated number": (
+        "mov.b16 %h8, 0x4000; add.sat.f32 %f3, %f1, %f2;", WORD,
+        "mov.b32 %r7, %f3; mov.b32 {%h5, %h6}, %r7; min.f16 %h9, %h6, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "rectified sum of pairs of integers": (
+        "mov.b32 %r4, 0; add.s16x2 %r3, %r1, %r2;", PAIR, "max.NaN.f16x2 %r9, %r3, %r4;"),
     "shift of a negated half": ("neg.s16 %h3, %h1;", HALF, "shr.s16 %h9, %h3, 1; mov.b32 %r9, {%h9, %h9};"),
     "extension of a magnitude": ("abs.s16 %h3, %h1;", HALF, "cvt.s32.s16 %r9, %h3;"),
     "conversion of a magnitude without a sign": ("abs.s16 %h3, %h1;", HALF, "cvt.rm.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
@@ -395,6 +411,12 @@ UNMERGED = {
     "shift of a word by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u32 %r9, %r1, %r3;"),
     "short shift by an unsigned field": ("bfe.u32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "clamp of integers to other bounds": ("min.u32 %r3, %r1, 1000;", PAIR, "mov.b32 %f6, %r3; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;"),
+    "minimum of a saturated number": ("add.sat.f32 %f3, %f1, %f2;", WORD, "min.f32 %f9, %f3, 0f40000000; mov.b32 %r9, %f9;"),
+    "minimum of a saturated fp16": (
+        "mov.b16 %h8, 0x4000; cvt.rn.sat.f16.f32 %h3, %f1;", HALF, "min.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "minimum of a converted saturated integer": (
+        "cvt.sat.u16.s32 %h3, %r1;", HALF, "cvt.rn.f32.u16 %f6, %h3; min.f32 %f9, %f6, 0f40000000; mov.b32 %r9, %f9;"),
+    "extremum of integers of a saturated one": ("cvt.sat.u32.s32 %r3, %r1;", PAIR, "min.u32 %r9, %r3, 7;"),
     "extrema that treat NaNs alike": ("max.bf16 %h3, %h1, %h2;", HALF, "max.bf16 %h9, %h1, %h3; mov.b32 %r9, {%h9, %h9};"),
     "sign of another number": ("mov.f64 %g3, %g1; mov.b64 %g2, {%r5, %r6};", DOUBLE, "copysign.f64 %g9, %g2, %g3; mov.b64 {%r19, %r9}, %g9;"),
     "choice of 0 or -1": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; selp.f32 %f9, 0f00000000, 0fBF800000, %p2; mov.b32 %r9, %f9;"),

@@ -119,11 +119,11 @@ def _may_agree(
     literal: Operand, instruction: Instruction, bound: Operand, comparison: Instruction, sources: Sources
 ) -> bool:
     """Return whether an operand of a selection and one of a comparison may be one number that the assembler knows."""
-    one, other = _literals(literal, instruction, sources), _literals(bound, comparison, sources)
+    one, other = literals_of(literal, instruction, sources), literals_of(bound, comparison, sources)
     return bool(one & other) or (bool(one and other) and None in one | other)
 
 
-def _literals(operand: Operand, user: Instruction, sources: Sources) -> set[int | None]:
+def literals_of(operand: Operand, user: Instruction, sources: Sources) -> set[int | None]:
     """Return the literals that an operand may be, None for a computed one; nothing if it may be another number."""
     if isinstance(operand, Immediate):
         return {operand.value & 0xFFFFFFFF}
@@ -157,26 +157,36 @@ def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[objec
 
     Two instructions of one text are one root: an assembler may compute both once.
     """
-    pending = [(name, user) for name in registers_of(operand)]
     found: set[object] = set()
+    for name, made in followed(operand, user, sources):
+        if made is None:
+            found.add(name)
+        elif not (made.opcode.startswith("mov.") and isinstance(made.operands[-1], Immediate)):
+            written = made.operands[0]
+            place = written.items.index(Register(name)) if isinstance(written, Vector) else 0
+            found.update(((name, id(made)), (made.opcode, made.operands[1:], place)))
+    return found
+
+
+def followed(operand: Operand, user: Instruction, sources: Sources) -> Iterator[tuple[str, Instruction | None]]:
+    """Yield the registers, with their definitions, behind operations that may leave a number as it is.
+
+    A register without a definition has None.
+    """
+    pending = [(name, user) for name in registers_of(operand)]
     seen: set[tuple[str, int]] = set()
     while pending:
         name, reader = pending.pop()
         definitions = list(sources.defined(Register(name), reader))
         if not definitions:
-            found.add(name)
+            yield name, None
         for made in definitions:
             if (name, id(made)) in seen:
                 continue
             seen.add((name, id(made)))
+            yield name, made
             base = made.opcode.partition(".")[0]
-            if base == "mov" and isinstance(made.operands[-1], Immediate):
-                continue
-            written = made.operands[0]
-            place = written.items.index(Register(name)) if isinstance(written, Vector) else 0
-            found.update(((name, id(made)), (made.opcode, made.operands[1:], place)))
             keeps = base in _KEEPING and _FLOAT.search(made.opcode) is None
             if keeps or base in ("div", "min", "max") or sources.passes_on(made):
                 pending += [(each, made) for source in made.operands[1:] for each in registers_of(source)]
             pending += [(each, sources.kernel.instructions[index]) for each, index in sources.stored(made)]
-    return found

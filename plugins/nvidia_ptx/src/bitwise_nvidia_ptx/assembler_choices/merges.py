@@ -41,6 +41,7 @@ from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_choices.eight_bit_pairs import joined_conversions
+from bitwise_nvidia_ptx.assembler_choices.equalities import compares_with_extremum
 from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of, roots_of
 from bitwise_nvidia_ptx.assembler_choices.ranges import compared_by_range
 from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
@@ -49,6 +50,8 @@ _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
 _SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
+_SATURATED_AGAIN = re.compile(r"(min|max)(\.ftz)?\.(f16|bf16|f32|f64)(x2)?|mul\.([\w.]*\.)?sat\.[\w.]*f(16|32)(x2)?")
+"""What ptxas leaves out behind a saturation, for some literals: that of a number from 0 to 1."""
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
 _SATURATION = re.compile(r"cvt\.(\w+\.)*sat\.b?f(16|32|64)\.\w+")
 _SATURATED_INTEGER = re.compile(r"cvt\.([\w.]+\.)?sat\.[su]\d+\.[\w.]+|(add|sub|mad\.hi|mad)\.sat\.s32")
@@ -170,6 +173,10 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("a number that a loop negates with its start, as one that no iteration changes")
     if base == "cvt" and _of_other_sign(opcode, operands, sources):
         return _Merge("a conversion with an operation whose sign it takes for its own")
+    if base == "setp" and compares_with_extremum(instruction, sources):
+        return _Merge("a comparison of an extremum of integers with its operand, as whether that is the first one")
+    if _SATURATED_AGAIN.fullmatch(opcode) and _of_kind(operands, sources, partial(_saturates_another_type, opcode)):
+        return _Merge("an extremum or a product with a saturation of another type, as of a number from 0 to 1")
     if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
         return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
     if base in ("set", "setp") and (ranged := compared_by_range(instruction, sources)) is not None:
@@ -291,10 +298,7 @@ def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: Source
 
 
 def _of_other_nans(opcode: str, operands: Sequence[Operand], sources: Sources) -> _Merge | None:
-    """An extremum of 16 bits of an extremum that treats NaNs otherwise, or one of a saturated integer.
-
-    ptxas makes one instruction on three numbers of the first, and leaves out the second with an infinity.
-    """
+    """An extremum of 16 bits of an extremum that treats NaNs otherwise: ptxas makes one instruction of both."""
     base, kind = opcode.split(".", 1)[0], opcode.rsplit(".", 1)[-1]
     half = kind.removesuffix("x2")
 
@@ -305,8 +309,6 @@ def _of_other_nans(opcode: str, operands: Sequence[Operand], sources: Sources) -
     if half in ("f16", "bf16") and _of_kind(operands, sources, nested):
         what = "an extremum with another one that treats NaNs otherwise"
         return _Merge(what, form=FLOAT_FORMATS["fp16" if half == "f16" else "bf16"] if kind == half else None)
-    if kind == "f32" and _of_kind(operands, sources, lambda each: _SATURATED_WORD.fullmatch(each) is not None):
-        return _Merge("an extremum with a saturated integer, which is none of its limits", form=FLOAT_FORMATS["fp32"])
     return None
 
 
@@ -323,7 +325,18 @@ def _is_rectified_otherwise(maximum: str, opcode: str) -> bool:
     """Return whether ptxas may make a rectifying operation of one that saturates, or that has the other format."""
     kind, own = (each.rsplit(".", 1)[-1].removesuffix("x2") for each in (opcode, maximum))
     arithmetic = opcode.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max", "cvt", "neg", "abs")
-    return ".sat" in opcode or (arithmetic and kind in ("f16", "bf16") and kind != own)
+    return (
+        ".sat" in opcode
+        or _PAIR_OF_INTEGERS.fullmatch(opcode) is not None
+        or (arithmetic and kind in ("f16", "bf16") and kind != own)
+    )
+
+
+def _saturates_another_type(following: str, opcode: str) -> bool:
+    """Return whether an instruction saturates a number of another type than the one that follows it."""
+    parts, own = opcode.split("."), following.rsplit(".", 1)[-1]
+    written = parts[-2] if parts[0] == "cvt" else parts[-1]
+    return "sat" in parts and written.removesuffix("x2") != own.removesuffix("x2")
 
 
 def _is_saturated_integer(opcode: str) -> bool:
