@@ -322,6 +322,35 @@ def test_a_number_that_the_assembler_finds_is_a_literal(number: str) -> None:
     assert form("") == form("")
 
 
+CHOICE = (
+    "mov.b32 %f3, %r4; {} setp.lt.s32 %p1, %r1, %r5; selp.f32 %f9, 0f80000000, %f3, %p1; mov.b32 %r9, %f9;"
+    + store("%r9", 32)
+)
+
+
+def choice(number: str, hidden: str) -> object:
+    """Return the hashes of a selection between -0 and a number that is written as 1 in `number`, and is -1 here."""
+    body = LOAD + number.replace(ONE, "0xbf800000") + CHOICE.format(hidden)
+    return hashes(body, dtype="u32", shared=".local .align 4 .b8 mine[4];")
+
+
+@pytest.mark.parametrize("number", {**FOUND, **ALSO_NUMBERS}.values(), ids=[*FOUND, *ALSO_NUMBERS])
+def test_a_choice_between_minus_zero_and_a_found_number(number: str) -> None:
+    assert choice(number, "") != choice(number, WORD)
+    assert choice(number, "") == choice(number, "")
+
+
+SUM = (
+    "mov.b32 %r4, 0; mov.b32 %f3, %r4; mov.u32 %r3, 0; L: add.f32 %f3, %f3, %f1; sub.u32 %r3, 2, %r3;"
+    "setp.ne.u32 %p2, %r3, 0; @%p2 bra L; mov.b32 %r4, %f3;"
+)
+
+
+@pytest.mark.parametrize("number", [*OTHER_NUMBERS.values(), SUM], ids=[*OTHER_NUMBERS, "a sum"])
+def test_a_choice_between_minus_zero_and_another_number(number: str) -> None:
+    assert choice(number, "") == choice(number, WORD)
+
+
 @pytest.mark.parametrize("number", OTHER_NUMBERS.values(), ids=OTHER_NUMBERS)
 def test_other_numbers_are_none_that_the_assembler_finds(number: str) -> None:
     assert canonical(number + BOUNDED_BY_FOUND.format("")) == canonical(number + BOUNDED_BY_FOUND.format(WORD))

@@ -19,6 +19,8 @@ _OF_ONE_NUMBER = frozenset({"xor", "sub", "set", "lop3"})
 _OF_ONE_VALUE = frozenset({"xor", "sub", "add", "and", "or", "set"})
 """Operations that may leave a number of two that are computed from one, such as `x & ~x` and `(x + 3) - x`."""
 _INVERTIBLE = re.compile(r"mov\.\w+|(add|sub|neg|xor|not)\.(cc\.)?[sub]\d+")
+_TURNING = frozenset({"sub", "neg", "xor", "not"})
+"""Operations whose result a sum may take back: a sum of sums of one number leaves no number."""
 _UNSIGNED_LIMIT = re.compile(r"setp\.(ge|lt|hs|lo|gt|le|hi|ls)\.([\w.]*\.)?u\d")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
 _OF_LAUNCH = re.compile(r"%tid\.[yz]|%ntid\.[xyz]")
@@ -30,6 +32,19 @@ _DEPTH = 8
 @once_a_kernel
 def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
     """Return the registers that may hold a number which an assembler finds, but not as it evaluates literals."""
+    return _found(kernel, opcodes, through_memory=True)
+
+
+@once_a_kernel
+def found_by_operations(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
+    """Return the registers that operations alone may give a number which an assembler finds.
+
+    Left out is a literal in the memory of a block, which an execution on terms knows as well.
+    """
+    return _found(kernel, opcodes, through_memory=False)
+
+
+def _found(kernel: Kernel, opcodes: OpcodeTable, through_memory: bool) -> frozenset[str]:
     definitions: dict[str, list[Instruction]] = {}
     readers: dict[str, list[tuple[Instruction, InstructionInfo]]] = {}
     infos = infos_of(kernel, opcodes)
@@ -51,7 +66,7 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
     for instruction, info in zip(kernel.instructions, infos, strict=True):
         if info.writes and _leaves_a_number(instruction, definitions, literal, decided, restorable):
             add(info)
-    stored, locally = _stored(kernel)
+    stored, locally = _stored(kernel) if through_memory else ({}, [])
     loads = [each for each in zip(kernel.instructions, infos, strict=True) if stored and _loads_own(each[0])]
     kept = [
         (locally if "local" in instruction.opcode.split(".") else stored.get(instruction.operands[1], ()), info)
@@ -74,20 +89,22 @@ def found_numbers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
 
 
 def _from_literals(kernel: Kernel, infos: Sequence[InstructionInfo]) -> frozenset[str]:
-    """Return the registers of which a definition is computed from literals alone."""
-    found: set[str] = set()
-    changed = True
-    while changed:
-        changed = False
+    """Return the registers of which every definition is computed from literals alone.
+
+    A literal that replaces what a load under a guard does not read leaves no number in its register.
+    """
+    found = {name for info in infos for name in info.writes}
+    while True:
+        others: set[str] = set()
         for instruction, info in zip(kernel.instructions, infos, strict=True):
-            if not info.writes or info.writes <= found or info.effects.overlaps(_RUN_TIME | Effect.CROSS_LANE):
-                continue
             sources = instruction.operands[1:]
             plain = all(isinstance(each, Immediate) or registers_of(each) for each in sources)
-            if plain and registers_of(*sources) <= found:
-                found |= info.writes
-                changed = True
-    return frozenset(found)
+            at_run_time = info.effects.overlaps(_RUN_TIME | Effect.CROSS_LANE)
+            if at_run_time or not plain or not registers_of(*sources) <= found:
+                others |= info.writes
+        if found.isdisjoint(others):
+            return frozenset(found)
+        found -= others
 
 
 def _stored(kernel: Kernel) -> tuple[Mapping[Operand, list[Operand]], list[Operand]]:
@@ -132,7 +149,7 @@ def _leaves_a_number(
     if base in _OF_ONE_NUMBER and len(set(names)) < len(names):
         return True
     if base in _OF_ONE_VALUE and len(set(names)) > 1 and _share(names, restorable):
-        return True
+        return base != "add" or _turns(names, definitions, restorable)
     if base in ("and", "mul", "mul24") and 0 in numbers:
         return True
     if base in ("mad", "mad24"):
@@ -219,6 +236,19 @@ def _share(names: list[str], restorable: Mapping[str, frozenset[str]]) -> bool:
         if not seen.isdisjoint(below):
             return True
         seen |= below
+    return False
+
+
+def _turns(
+    names: Sequence[str], definitions: Mapping[str, list[Instruction]], restorable: Mapping[str, frozenset[str]]
+) -> bool:
+    """Return whether operations below some operands, among those that keep all bits, take back a number in a sum."""
+    below, fresh = set(names), set(names)
+    for _ in range(_DEPTH):
+        if any(made.opcode.split(".", 1)[0] in _TURNING for each in fresh for made in definitions.get(each, ())):
+            return True
+        fresh = {one for each in fresh for one in restorable.get(each, ())} - below
+        below |= fresh
     return False
 
 

@@ -43,6 +43,7 @@ from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_choices.eight_bit_pairs import joined_conversions
 from bitwise_nvidia_ptx.assembler_choices.equalities import compares_with_extremum
 from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of, roots_of
+from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_by_operations
 from bitwise_nvidia_ptx.assembler_choices.ranges import compared_by_range
 from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
 
@@ -99,9 +100,10 @@ class _Merge:
 
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
     a NaN of this format differs, of the operand, or of any one.  `equal`: lanes in which two operands have one value.
-    `unknown`: only lanes in which one of these operands is no known number.  `opens`: a NaN of fp32 may be the
-    canonical one; a number differs only where there is an `operand` that decides.  `refused`: the machine code may read
-    its result before it is computed.
+    `unknown`: only lanes in which one of these operands is no known number.  `between`: only lanes in which two of
+    these operands may be -0 and -1 of fp32; with each comes whether the assembler may find its number where an
+    execution does not know it.  `opens`: a NaN of fp32 may be the canonical one; a number differs only where there is
+    an `operand` that decides.  `refused`: the machine code may read its result before it is computed.
     """
 
     what: str
@@ -111,6 +113,7 @@ class _Merge:
     form: FloatFormat | None = None
     equal: tuple[Operand, ...] = ()
     unknown: tuple[Operand, ...] = ()
+    between: tuple[tuple[Operand, bool], ...] = ()
     opens: bool = False
     refused: bool = False
 
@@ -252,8 +255,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("a quotient or a root with the comparison whose result it takes")
     if _PAIR_OF_FLOATS.fullmatch(opcode) and _share_negated_halves(operands, sources):
         return _Merge("an operation on one pair twice, of which halves are negated one by one")
-    if base == "selp" and _negates_a_choice(instruction, sources):
-        return _Merge(_NEGATED_CHOICE)
+    if base == "selp" and (choices := _negated_choice(instruction, sources)):
+        return _Merge(_NEGATED_CHOICE, between=choices)
     if base not in ("min", "max", "selp"):
         return None
     clamps = _of_clamps(instruction, sources)
@@ -265,7 +268,12 @@ def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
     base, operands = instruction.opcode.split(".", 1)[0], instruction.operands[1:]
     ones = (1 << bits_of(instruction)) - 1
     numbers = [each.value & ones for each in operands if isinstance(each, Immediate)]
-    if not (isinstance(operands[0], Immediate) if base == "sub" else base in ("not", "neg") or ones in numbers):
+    if base == "sub":
+        first = operands[0]
+        negates = isinstance(first, Immediate) and first.value & ones in (0, ones)
+    else:
+        negates = base in ("not", "neg") or ones in numbers
+    if not negates:
         return False
     changed = [each for each in operands if isinstance(each, Register)]
     return any(
@@ -500,19 +508,24 @@ def _is_guarded_choice(instruction: Instruction, sources: Sources) -> bool:
     return not stated and sources.passes_on(instruction)
 
 
+_MINUS_ZERO, _MINUS_ONE = 0x80000000, 0xBF800000
 _NEGATED_CHOICE = "a selection between -0 and -1 with a conversion of the predicate, which returns +0"
 
 
-def _negates_a_choice(instruction: Instruction, sources: Sources) -> bool:
-    """Return whether an instruction may select between -0 and -1 as numbers of fp32."""
+def _negated_choice(instruction: Instruction, sources: Sources) -> tuple[tuple[Operand, bool], ...]:
+    """Return what an instruction selects, as `_Merge.between`, if it may be -0 and -1 of fp32, else nothing."""
     if instruction.opcode not in ("selp.f32", "mov.f32"):
-        return False
+        return ()
     choices = _choice(instruction, sources)[:-1]
 
     def may_be(operand: Operand, number: int) -> bool:
         return sources.may_be(operand, partial(_is_word, number), instruction)
 
-    return any(may_be(one, 0x80000000) and may_be(other, 0xBF800000) for one, other in permutations(choices, 2))
+    found = any(may_be(one, _MINUS_ZERO) and may_be(other, _MINUS_ONE) for one, other in permutations(choices, 2))
+    if not found:
+        return ()
+    by_operations = found_by_operations(sources.kernel, sources.opcodes)
+    return tuple((each, not by_operations.isdisjoint(registers_of(each))) for each in choices)
 
 
 def _is_word(number: int, literal: int) -> bool:
@@ -521,8 +534,8 @@ def _is_word(number: int, literal: int) -> bool:
 
 def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | None:
     """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
-    if _negates_a_choice(instruction, sources):
-        return _Merge(_NEGATED_CHOICE)
+    if choices := _negated_choice(instruction, sources):
+        return _Merge(_NEGATED_CHOICE, between=choices)
     if _of_clamps(instruction, sources) is not None:
         return _Merge("a move under a guard with the extremum before it")
     return _of_extrema(instruction, sources)
@@ -702,10 +715,26 @@ def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
         known = [constant_mask(as_symbolic_vector(machine.read_bits(each, merge.bits))) for each in merge.unknown]
         every: Array = np.all(np.broadcast_arrays(*map(np.asarray, known)), axis=0)
         return np.logical_and(active, np.logical_not(every))
+    if merge.between:
+        return np.logical_and(active, _selects_between(merge.between, machine))
     if merge.operand is None:
         return active
     value = machine.read_bits(merge.operand, merge.bits)
     return np.logical_and(active, _differing(value, merge.bits, merge, machine))
+
+
+def _selects_between(choices: Sequence[tuple[Operand, bool]], machine: Machine) -> Array:
+    """Return the lanes in which two operands may be -0 and -1 of fp32 for ptxas, which must know both."""
+    numbers = [(as_symbolic_vector(machine.read_bits(each, 32)), may_be_found) for each, may_be_found in choices]
+
+    def holds(vector: SymbolicVector, may_be_found: bool, number: int) -> Array:
+        known = np.asarray(constant_mask(vector))
+        found: Array = np.where(known, vector.words[0] == number, may_be_found)
+        return found
+
+    pairs = [holds(*one, _MINUS_ZERO) & holds(*other, _MINUS_ONE) for one, other in permutations(numbers, 2)]
+    found: Array = np.any(np.broadcast_arrays(*pairs), axis=0)
+    return found
 
 
 def _differing(value: Value, bits: int, merge: _Merge, machine: Machine) -> Array:
