@@ -227,29 +227,32 @@ def _share(names: list[str], restorable: Mapping[str, frozenset[str]]) -> bool:
     """Return whether two operands are computed from one number by operations that keep all of its bits."""
     seen: set[str] = set()
     for name in dict.fromkeys(names):
-        below, fresh = {name}, {name}
-        for _ in range(_DEPTH):
-            fresh = {one for each in fresh for one in restorable.get(each, ())} - below
-            if not fresh:
-                break
-            below |= fresh
+        below = _below(name, restorable)
         if not seen.isdisjoint(below):
             return True
         seen |= below
     return False
 
 
+def _below(name: str, restorable: Mapping[str, frozenset[str]]) -> set[str]:
+    """Return a register and those from which it is computed by operations that keep all bits."""
+    below, fresh = {name}, {name}
+    for _ in range(_DEPTH):
+        fresh = {one for each in fresh for one in restorable.get(each, ())} - below
+        below |= fresh
+    return below
+
+
 def _turns(
     names: Sequence[str], definitions: Mapping[str, list[Instruction]], restorable: Mapping[str, frozenset[str]]
 ) -> bool:
     """Return whether operations below some operands, among those that keep all bits, take back a number in a sum."""
-    below, fresh = set(names), set(names)
-    for _ in range(_DEPTH):
-        if any(made.opcode.split(".", 1)[0] in _TURNING for each in fresh for made in definitions.get(each, ())):
-            return True
-        fresh = {one for each in fresh for one in restorable.get(each, ())} - below
-        below |= fresh
-    return False
+    return any(
+        made.opcode.split(".", 1)[0] in _TURNING
+        for name in names
+        for each in _below(name, restorable)
+        for made in definitions.get(each, ())
+    )
 
 
 def _decided(definitions: Mapping[str, list[Instruction]], restorable: Mapping[str, frozenset[str]]) -> frozenset[str]:
