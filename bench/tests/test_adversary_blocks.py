@@ -16,7 +16,7 @@ from bitwise_bench.adversary.campaign import Tally, play_blocks, play_vendors, w
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.pair_rounds import analysed
 from bitwise_bench.adversary.scopes import AUDITED, SCOPES
-from bitwise_core.execution import executor, long_loops
+from bitwise_core.execution.data_loops import loop_systems
 from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -143,8 +143,8 @@ def test_zeros_that_cut_an_accumulator_are_found(monkeypatch: pytest.MonkeyPatch
 
 def test_loops_of_lanes_that_depend_on_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that lanes of a wave end together is taken for one of each lane."""
-    monkeypatch.setattr(executor, "threads_together", lambda *loop: (1, False))
-    monkeypatch.setattr(long_loops._Body, "_other_groups_decide", lambda *found: False)
+    monkeypatch.setattr(loop_systems, "threads_together", lambda *loop: (1, False))
+    monkeypatch.setattr(loop_systems._Body, "_other_groups_decide", lambda *found: False)
     monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
     name = "long loops of waves"
     monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bitwise_core.execution import executor
+from bitwise_core.execution.data_loops import iterations
 from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, simulated
 
@@ -259,13 +259,13 @@ def returned(body: str) -> list[bytes]:
     return simulated(PLACES + body, CONTENTS, threads=THREADS, shared=SHARED)
 
 
-FOLLOWED = executor.MAXIMUM_ITERATIONS
+FOLLOWED = iterations.MAXIMUM_ITERATIONS
 
 
 @pytest.fixture(autouse=True)
 def few_followed_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lower number of iterations that are followed before a loop is one function: each takes milliseconds."""
-    monkeypatch.setattr(executor, "MAXIMUM_ITERATIONS", 12)
+    monkeypatch.setattr(iterations, "MAXIMUM_ITERATIONS", 12)
 
 
 @cache
@@ -297,7 +297,7 @@ def test_no_two_programs_of_one_form_return_different_bytes() -> None:
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_no_function_describes_raises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "MAXIMUM_ITERATIONS", FOLLOWED)
+    monkeypatch.setattr(iterations, "MAXIMUM_ITERATIONS", FOLLOWED)
     body, reason = UNKNOWN[name]
     with pytest.raises(Unsupported, match=reason):
         form(body)

@@ -33,10 +33,10 @@ from bitwise_core.execution.concrete import (
     prepare_launch,
     run_blocks,
 )
+from bitwise_core.execution.data_loops.iterations import LongLoop
 from bitwise_core.execution.dependent_stores import outputs_by_dependence
 from bitwise_core.execution.domains.domain import DataDependent, Interrupted, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes

@@ -14,8 +14,8 @@ import numpy as np
 from bitwise_core.checker.provenance import Provenance, RecordingDomain, Scalar, scalar_at
 from bitwise_core.execution.buffers import open_integers
 from bitwise_core.execution.concrete import PreparedLaunch, WorkLimitExceeded, run_blocks
+from bitwise_core.execution.data_loops.iterations import LongLoop
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.term_recorder import Recorder, TooManyTerms

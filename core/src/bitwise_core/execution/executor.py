@@ -7,9 +7,8 @@ kernel hangs on this launch, and Unsupported is raised.
 Groups of whole blocks that diverge have registers of their own (`separate_registers`).
 
 For a branch on data both sides run up to the instruction where they join, and each register becomes a select of two
-values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is followed for each
-number of iterations, up to a bound.  One that only computes registers is a function of them (`data_loops`), and so
-are most loops beyond that bound (`long_loops`).
+values (`sides`).  A lane that data ends joins at the end of the program.  A loop that data ends is one function, or is
+followed for each number of iterations up to a bound (`data_loops`).
 """
 
 from __future__ import annotations
@@ -23,11 +22,13 @@ import numpy as np
 from bitwise_core.assembly.module import Symbol
 from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.byte_functions import steps_with_byte_functions
-from bitwise_core.execution.data_loops import carried_registers, condition_after, run_as_function
+from bitwise_core.execution.data_loops.iterations import LongLoop, long_loop
+from bitwise_core.execution.data_loops.loop import loop_at
+from bitwise_core.execution.data_loops.loop_systems import run_loop_system
+from bitwise_core.execution.data_loops.register_loops import run_register_loop
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
-from bitwise_core.execution.long_loops import loop_at, registers_after, threads_together
 from bitwise_core.execution.machine import (
     Barrier,
     Blocked,
@@ -71,12 +72,6 @@ _STEPS_BETWEEN_CHECKS = 7
 
 MAXIMUM_NESTING = 90
 """How deep branches on data and calls may nest."""
-
-MAXIMUM_ITERATIONS = 64
-"""How many iterations of a loop that data ends are followed."""
-
-_ITERATIONS_BEFORE_THE_END_IS_SOUGHT = 2
-"""After how many iterations only the condition is computed, to find out whether there may be more than that."""
 
 _WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL
 """Effects for which it matters whether a whole block takes one side of a branch."""
@@ -444,14 +439,13 @@ class Executor:
         machine.splits_blocks = True
         splits, parted = machine.splits_warps, machine.parted_lanes
         machine.splits_warps = machine.parted_lanes = True
-        if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
+        loop = loop_at(pc, control.target, join)
+        if loop is not None and not entered and run_register_loop(machine, program, loop, taken, self._for_side):
             machine.mask, group.pc = group.mask, join
             return
-        last = taken if entered >= MAXIMUM_ITERATIONS else None
-        if entered == _ITERATIONS_BEFORE_THE_END_IS_SOUGHT and self.depth + MAXIMUM_ITERATIONS <= MAXIMUM_NESTING:
-            last = condition_after(machine, program, pc, control.target, join, MAXIMUM_ITERATIONS - entered)
-        if last is not None:
-            raise _noted(self._long_loop(control, join, pc, last), machine)
+        stopped = long_loop(machine, program, pc, loop, taken, entered, MAXIMUM_NESTING - self.depth)
+        if stopped is not None:
+            raise _noted(stopped, machine)
         whole = self._whole_blocks_choose(taken, group, join)
         together = whole or is_uniform(machine, taken, machine.warp)
         machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not together
@@ -473,52 +467,14 @@ class Executor:
                 blocks.end(machine)
                 blocks.begin(machine)
             try:
-                followed = self._run_as_one_function(control, taken, group, join, blocks)
+                is_function = loop is not None and run_loop_system(
+                    machine, program, loop, taken, blocks, lambda: self._side_of(group, pc)
+                )
             except Unsupported:
                 raise error from None
-            if not followed:
+            if not is_function:
                 raise
-
-    def _long_loop(self, control: Branch, join: int, pc: int, repeats: Value) -> LongLoop:
-        """Return the error of a loop that ends at the branch on data at `pc`."""
-        machine, loop, carried = self.machine, loop_at(pc, control.target, join), None
-        if loop is not None:
-            carried = carried_registers(machine, self.program, pc, loop.start, join)
-        return LongLoop(pc, self._line(pc), repeats, [machine.registers[name] for name in carried or ()])
-
-    def _run_as_one_function(
-        self, control: Branch, taken: Value, group: LaneGroup, join: int, blocks: BlockSide | None
-    ) -> bool:
-        """Set the state after a loop that may take many iterations, if it is a function; return whether it is.
-
-        `blocks` is the state before it, which the machine has begun, where whole blocks choose.
-        """
-        machine, program, pc = self.machine, self.program, group.pc
-        loop = loop_at(pc, control.target, join)
-        together = None if loop is None else threads_together(machine, program, loop)
-        if loop is None or together is None or (together[1] and blocks is None):
-            return False
-        threads, in_blocks = together
-        outer = machine.condition, machine.path
-        repeats = loop.repeats(machine, taken)
-        begun = blocks if in_blocks else None
-        if begun is None:
-            machine.condition = conjunction(machine.domain, outer[0], repeats)
-        else:
-            machine.path = conjunction(machine.domain, outer[1], repeats)
-        after = registers_after(machine, program, loop, taken, threads, begun, lambda: self._side_of(group, pc))
-        machine.condition, machine.path = outer
-        machine.mask = group.mask
-        if after is None:
-            return False
-        if begun is not None:
-            repeated = begun.end(machine)
-            if repeated.stores.stores:
-                return False
-            begun.begin(machine)
-            join_blocks(machine, repeats, repeated, begun.end(machine))
-        machine.registers, group.pc = after, join
-        return True
+            group.pc = join
 
     def _run_sides(self, control: Branch, taken: Value, group: LaneGroup, join: int, whole: bool) -> None:
         """Run both sides of a branch on data, in whole blocks or by lanes, and join them."""
@@ -755,18 +711,6 @@ def _parts_of_warps(present: Array, everyone: Array, warp: int) -> bool:
     starts = np.arange(0, present.shape[1], warp)
     some, others = (np.logical_or.reduceat(each, starts, axis=1) for each in (present, everyone & ~present))
     return bool((some & others).any())
-
-
-class LongLoop(DataDependent):
-    """The loop at the branch `branch` may take more iterations than are followed.
-
-    `carried` are the values that the last iteration that was followed passes on.
-    """
-
-    def __init__(self, branch: int, line: int | None, repeats: Value, carried: Sequence[Value]) -> None:
-        reason = f"a loop that data ends may take more than {MAXIMUM_ITERATIONS} iterations"
-        super().__init__(reason, line, (repeats,))
-        self.branch, self.carried = branch, tuple(carried)
 
 
 def _nested_too_deeply(machine: Machine) -> Unsupported:

@@ -1,8 +1,8 @@
-"""Loops that data ends and that may be repeated more often than they are followed: each is one function.
+"""Loops that may be repeated more often than they are followed, as systems of equations: each is one function.
 
-The body is executed for variables in the place of the registers that an iteration passes on to the next.  `data_loops`
-has the loops that are functions from the start; those here may also count, load, exchange values between threads, and
-pass barriers.
+The body is executed for variables in the place of the registers that an iteration passes on to the next.  It may count,
+load, exchange values between threads, and pass barriers, which that of `register_loops` may not.  A variable is named
+by its values, never by a register or a thread.
 
 A loop is a system of equations.  A group is the threads that repeat it together: one thread, or those of a warp or of a
 block, where threads exchange values.  The variables are the carried registers of all threads of the group.  Each has a
@@ -44,26 +44,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitwise_core.execution.data_loops import (
+from bitwise_core.execution.data_loops.loop import (
     LEVEL,
+    DataLoop,
     Runner,
     carried_registers,
     is_closed,
+    iterate,
     kind_of_nan,
     one_value,
+    same,
 )
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
-from bitwise_core.execution.machine import Branch, Machine, invert
+from bitwise_core.execution.machine import Machine, conjunction
 from bitwise_core.execution.program import Program
-from bitwise_core.execution.program_analyses import effects_of, live_at, region
-from bitwise_core.execution.sides import BlockSide
+from bitwise_core.execution.program_analyses import effects_of, live_at
+from bitwise_core.execution.sides import BlockSide, join_blocks
 from bitwise_core.execution.uniformity import is_uniform
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, nan_bits, poison, term
 
 _SHARED = Effect.STORE | Effect.BARRIER
@@ -85,20 +88,6 @@ MAXIMUM_REFINEMENTS = 8
 """How often variables of one name are told apart by their results; after that each has a name of its own."""
 
 _EQUATION = hashing.constant("the result of a variable")
-
-
-@dataclass(frozen=True, slots=True)
-class DataLoop:
-    """A loop that ends at a branch on data: it continues at `start` while `repeats` holds, else at `join`."""
-
-    branch: int
-    start: int
-    join: int
-    taken_repeats: bool
-
-    def repeats(self, machine: Machine, taken: Value) -> Value:
-        """Return the condition under which the loop is repeated, from that of its branch."""
-        return taken if self.taken_repeats else invert(machine.domain, taken)
 
 
 @dataclass(slots=True)
@@ -126,11 +115,42 @@ class _Iteration:
         return all(np.all(one == another) for one, another in pairs)
 
 
-def loop_at(branch: int, target: int, join: int) -> DataLoop | None:
-    """Return the loop that a branch on data to `target` may end, with the condition at its end or at its start."""
-    if join == branch + 1 and target <= branch:
-        return DataLoop(branch, target, join, True)
-    return DataLoop(branch, branch + 1, join, False) if target == join else None
+def run_loop_system(
+    machine: Machine,
+    program: Program,
+    loop: DataLoop,
+    taken: Value,
+    blocks: BlockSide | None,
+    runner: Callable[[], Runner],
+) -> bool:
+    """Set the state after a loop that may take many iterations, if it is a function; return whether it is.
+
+    `blocks` is the state before it, which the machine has begun, where whole blocks choose.
+    """
+    together = threads_together(machine, program, loop)
+    if together is None or (together[1] and blocks is None):
+        return False
+    threads, in_blocks = together
+    outer, mask = (machine.condition, machine.path), machine.mask
+    repeats = loop.repeats(machine, taken)
+    begun = blocks if in_blocks else None
+    if begun is None:
+        machine.condition = conjunction(machine.domain, outer[0], repeats)
+    else:
+        machine.path = conjunction(machine.domain, outer[1], repeats)
+    after = _registers_after(machine, program, loop, repeats, threads, begun, runner)
+    machine.condition, machine.path = outer
+    machine.mask = mask
+    if after is None:
+        return False
+    if begun is not None:
+        repeated = begun.end(machine)
+        if repeated.stores.stores:
+            return False
+        begun.begin(machine)
+        join_blocks(machine, repeats, repeated, begun.end(machine))
+    machine.registers = after
+    return True
 
 
 def threads_together(machine: Machine, program: Program, loop: DataLoop) -> tuple[int, bool] | None:
@@ -138,11 +158,11 @@ def threads_together(machine: Machine, program: Program, loop: DataLoop) -> tupl
 
     None for a loop that is no function here.
     """
-    body = region(program, loop.branch, loop.join)
+    body = loop.body(program)
     effects = effects_of(program, body)
     if not isinstance(machine.domain, TermDomain) or effects & ~_FOLLOWED:
         return None
-    if not is_closed(program, loop.branch, loop.start, loop.join):
+    if not is_closed(program, loop):
         return None
     for info in (program.infos[index] for index in body):
         if info.nondeterminism or info.nondeterministic_result or info.acquires or info.releases:
@@ -152,11 +172,11 @@ def threads_together(machine: Machine, program: Program, loop: DataLoop) -> tupl
     return machine.warp if effects.overlaps(Effect.CROSS_LANE) else 1, False
 
 
-def registers_after(
+def _registers_after(
     machine: Machine,
     program: Program,
     loop: DataLoop,
-    taken: Value,
+    repeats: Value,
     together: int,
     block: BlockSide | None,
     runner: Callable[[], Runner],
@@ -166,8 +186,7 @@ def registers_after(
     `block` is the state before the loop where whole blocks take part.  The machine has begun it, and is left in a state
     after the loop.
     """
-    repeats = loop.repeats(machine, taken)
-    names = carried_registers(machine, program, loop.branch, loop.start, loop.join)
+    names = carried_registers(machine, program, loop)
     if names is None or (together > 1 and not is_uniform(machine, repeats, together)):
         return None
     outer = machine.extra
@@ -271,14 +290,10 @@ class _Body:
 
     def _suppose_constants(self) -> None:
         """Suppose that the registers which the first iteration leaves as they are never change."""
-        machine = self.machine
-        state = machine.local, machine.parameters, machine.condition, machine.path, machine.mask
         self._begin()
         try:
             found = self._run({})
         except Unsupported:
-            machine.registers = self.before
-            machine.local, machine.parameters, machine.condition, machine.path, machine.mask = state
             return
         if found is not None:
             self.constant = [np.ones(self.shape, dtype=bool) for _ in self.carried]
@@ -305,7 +320,7 @@ class _Body:
         self.tried = True
         live, infos = live_at(self.program, self.loop.join), self.program.infos
         instructions = self.program.kernel.instructions
-        body = region(self.program, self.loop.branch, self.loop.join)
+        body = self.loop.body(self.program)
         guarded = [infos[index].writes for index in body if instructions[index].guard is not None]
         places = [
             place
@@ -437,23 +452,9 @@ class _Body:
         return found
 
     def _run(self, variables: Mapping[str, Value]) -> _Iteration | None:
-        machine, loop = self.machine, self.loop
-        local, parameters, extra, mask = machine.local, machine.parameters, dict(machine.extra), machine.mask
-        machine.local, machine.parameters = dict(local), dict(parameters)
-        machine.registers = {**self.before, **variables}
-        self.runner().start(loop.start, loop.branch)
-        machine.mask = mask
-        control = self.program.steps[loop.branch](machine)
-        after, machine.registers = machine.registers, self.before
-        unchanged = _same(machine.local, local) and _same(machine.parameters, parameters)
-        machine.local, machine.parameters = local, parameters
-        if not isinstance(control, Branch) or control.taken is None or not unchanged or not _same(machine.extra, extra):
-            return None
-        results = [after.get(name) for name in self.carried]
-        widths = [width(self.before[name]) for name in self.carried]
-        if any(each is None or width(each) != bits for each, bits in zip(results, widths, strict=True)):
-            return None
-        return _Iteration(loop.repeats(machine, control.taken), tuple(each for each in results if each is not None))
+        extra = dict(self.machine.extra)
+        found = iterate(self.machine, self.program, self.loop, self.carried, variables, self.runner)
+        return None if found is None or not same(self.machine.extra, extra) else _Iteration(*found)
 
     def _variable(self, place: int) -> SymbolicVector:
         tag, recorder = f"a variable of loop {self.level}", self.machine.domain.recorder
@@ -569,9 +570,3 @@ def _separating_sets(count: int) -> list[Array]:
     for member, places in enumerate(halves):
         of_members[member, list(places)] = True
     return list(of_members.T)
-
-
-def _same(left: dict[object, object] | dict[str, Value] | dict[int, Value], right: object) -> bool:
-    """Return whether two mappings have the same values, as objects."""
-    assert isinstance(right, dict)
-    return left.keys() == right.keys() and all(value is right[key] for key, value in left.items())
