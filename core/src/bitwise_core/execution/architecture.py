@@ -61,10 +61,14 @@ def named(instruction: Instruction, name: str) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """One declared opcode: what its instructions read, write and do, and the builder of their steps."""
+    """One declared opcode: what its instructions read, write and do, and the builder of their steps.
+
+    `least` is the number of operands, results included, that an instruction has at least.
+    """
 
     describe: Describe
     build: Builder
+    least: int = 0
 
 
 _MAXIMUM_INFOS = 1 << 14
@@ -91,14 +95,19 @@ class OpcodeTable:
         self._infos.clear()
 
     def opcode(
-        self, *names: str, operands: Operands | Describe | None = None, effects: Effects | None = None
+        self,
+        *names: str,
+        operands: Operands | Describe | None = None,
+        effects: Effects | None = None,
+        least: int = 0,
     ) -> Callable[[Builder], Builder]:
         """Declare these mnemonics and register the builder of their steps.
 
         `operands` gives the roles of the operands (written, updated or read), `effects` what else the instructions do.
         Both may depend on the instruction.  If that is not enough, `operands` is a function that returns the whole
-        `InstructionInfo`, and `effects` is omitted.  Raises TypeError for an incomplete declaration, and ValueError for
-        a mnemonic that is already declared.
+        `InstructionInfo`, and `effects` is omitted.  `least` is the number of operands, results included, that an
+        instruction has at least; one with fewer is not modelled (`is_complete`).  Raises TypeError for an incomplete
+        declaration, and ValueError for a mnemonic that is already declared.
         """
         mnemonics = " and ".join(names)
         if operands is None:
@@ -120,7 +129,7 @@ class OpcodeTable:
 
         def register(builder: Builder) -> Builder:
             for name in names:
-                self._add(name, Opcode(describe, builder))
+                self._add(name, Opcode(describe, builder, least))
             return builder
 
         return register
@@ -157,6 +166,9 @@ class OpcodeTable:
         opcode = self.opcodes.get(self.name_of(instruction))
         if opcode is None:
             raise UnknownInstruction(instruction)
+        count = len(instruction.operands)
+        if count < opcode.least:
+            raise UnknownInstruction(instruction, f"has {count} operands instead of {opcode.least} or more")
         try:
             return opcode.build(instruction, context)
         except (IndexError, ValueError) as error:
@@ -174,6 +186,16 @@ class OpcodeTable:
 def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...]:
     """Return what each instruction of a kernel reads, writes and does."""
     return tuple(map(opcodes.recalled_info, kernel.instructions))
+
+
+@once_a_kernel
+def is_complete(kernel: Kernel, opcodes: OpcodeTable) -> bool:
+    """Return whether no instruction has fewer operands than its opcode has at least.
+
+    No assembler accepts another text.  A search over a text asks this before it reads operands by their places.
+    """
+    least = {name: opcode.least for name, opcode in opcodes.opcodes.items()}
+    return all(len(each.operands) >= least.get(opcodes.name_of(each), 0) for each in kernel.instructions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, once_a_kernel, registers_of
-from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.architecture import OpcodeTable, infos_of, is_complete
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
 _RUN_TIME = Effect.LOAD | Effect.CALL
@@ -45,6 +45,8 @@ def found_by_operations(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
 
 
 def _found(kernel: Kernel, opcodes: OpcodeTable, through_memory: bool) -> frozenset[str]:
+    if not is_complete(kernel, opcodes):
+        return frozenset()
     definitions: dict[str, list[Instruction]] = {}
     readers: dict[str, list[tuple[Instruction, InstructionInfo]]] = {}
     infos = infos_of(kernel, opcodes)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations, permutations
-from types import FunctionType, MappingProxyType
+from types import FunctionType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -32,7 +32,7 @@ from bitwise_core.assembly.module import (
     program_digest,
     registers_of,
 )
-from bitwise_core.execution.architecture import Context, OpcodeTable
+from bitwise_core.execution.architecture import Context, OpcodeTable, is_complete
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
@@ -118,24 +118,10 @@ class _Merge:
     refused: bool = False
 
 
-_OPERANDS: Mapping[str, int] = MappingProxyType({
-    "mov": 2, "cvt": 2, "neg": 2, "abs": 2, "not": 2, "add": 3, "sub": 3, "mul": 3, "div": 3, "min": 3, "max": 3,
-    "and": 3, "or": 3, "xor": 3, "shl": 3, "shr": 3, "set": 3, "setp": 3, "copysign": 3, "selp": 4, "slct": 4, "mad": 4,
-    "fma": 4, "bfe": 4, "prmt": 4, "shf": 4, "bfi": 5, "lop3": 5,
-})  # fmt: skip
-"""The number of operands that an instruction has at least, with its result."""
-
-
-@once_a_kernel
-def _is_complete(kernel: Kernel, _: OpcodeTable) -> bool:
-    """Return whether no instruction lacks an operand.  An assembler refuses other texts, and they are not modelled."""
-    return all(len(each.operands) >= _OPERANDS.get(each.opcode.split(".", 1)[0], 0) for each in kernel.instructions)
-
-
 @once_a_kernel
 def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge, by the identity of the last instruction of each sequence."""
-    if not _is_complete(kernel, opcodes):
+    if not is_complete(kernel, opcodes):
         return {}
     sources = _sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
@@ -150,7 +136,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 @once_a_kernel
 def _selections(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge with an instruction under a guard, where the guard makes it a selection."""
-    if not _is_complete(kernel, opcodes):
+    if not is_complete(kernel, opcodes):
         return {}
     sources = _sources(kernel, opcodes)
     found: dict[int, _Merge] = {}

@@ -63,8 +63,8 @@ def compare(machine: Machine, operator: str, kind: str, left: Value, right: Valu
     return compare_as_floats(machine, operator, FORMATS[kind], left, right, flush=flush)
 
 
-@TABLE.opcode("setp", operands=DESTINATION_FIRST, effects=integer_unless_float)
-@TABLE.opcode("set", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("setp", operands=DESTINATION_FIRST, effects=integer_unless_float, least=3)
+@TABLE.opcode("set", operands=DESTINATION_FIRST, effects=Effect.NONE, least=3)
 def set_predicate(instruction: Instruction, context: Context) -> Step:
     """setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}, and set with a 32-bit result.
 
@@ -131,7 +131,7 @@ def _set_register(instruction: Instruction, operator: str, modifiers: list[str])
 _SELECTED = ("f32", "f64", *(f"{letter}{bits}" for letter in "bsu" for bits in (16, 32, 64)))
 
 
-@TABLE.opcode("selp", operands=DESTINATION_FIRST, effects=integer_unless_float)
+@TABLE.opcode("selp", operands=DESTINATION_FIRST, effects=integer_unless_float, least=4)
 def select(instruction: Instruction, context: Context) -> Step:
     """selp.type d, a, b, p."""
     _, *modifiers, kind = parts_of(instruction)

@@ -40,7 +40,7 @@ _OPTIONS = {"ftz", "sat", "satfinite", "relu"}
 _PRECISION_RANK = {"e4m3": 0, "e5m2": 0, "f16": 1, "bf16": 1, "tf32": 2, "f32": 2, "f64": 3}
 
 
-@TABLE.opcode("cvt", operands=DESTINATION_FIRST, effects=integer_unless_float)
+@TABLE.opcode("cvt", operands=DESTINATION_FIRST, effects=integer_unless_float, least=2)
 def convert(instruction: Instruction, context: Context) -> Step:
     """cvt.{rounding}.{ftz,sat,satfinite,relu}.destination.source; packed forms convert element by element."""
     _, *modifiers, to, source = parts_of(instruction, 3)

@@ -163,7 +163,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
 
 
-@TABLE.opcode("fma", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("fma", operands=DESTINATION_FIRST, effects=Effect.NONE, least=4)
 def fused(instruction: Instruction, context: Context) -> Step:
     """fma: a fused multiply-add with one rounding."""
     _, *modifiers, kind = parts_of(instruction)
@@ -253,9 +253,8 @@ def _three_operands(instruction: Instruction, name: str, kind: str) -> Step:
 _NOT_NEGATIVE = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO
 
 
-@TABLE.opcode(
-    "ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", operands=DESTINATION_FIRST, effects=Effect.NONE
-)
+@TABLE.opcode("ex2", "lg2", "rcp", "rsqrt", "sqrt", operands=DESTINATION_FIRST, effects=Effect.NONE, least=2)
+@TABLE.opcode("sin", "cos", "tanh", operands=DESTINATION_FIRST, effects=Effect.NONE, least=2)
 def function(instruction: Instruction, context: Context) -> Step:
     """Correctly rounded sqrt and rcp, and the approximate functions."""
     root, *modifiers, kind = parts_of(instruction)
@@ -275,7 +274,7 @@ def function(instruction: Instruction, context: Context) -> Step:
     return _approximation(instruction, context, name, operands_of(instruction, 2)[1], kind, properties)
 
 
-@TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE, least=2)
 def test_property(instruction: Instruction, context: Context) -> Step:
     """testp.{finite,infinite,number,notanumber,normal,subnormal}; a zero is normal, which IEEE 754 does not say."""
     _, prop, *modifiers, kind = parts_of(instruction, 3)

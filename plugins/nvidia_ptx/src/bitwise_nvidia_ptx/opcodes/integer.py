@@ -43,7 +43,8 @@ def arithmetic_info(instruction: Instruction) -> InstructionInfo:
     return with_carry_info(DESTINATION_FIRST.info(instruction, integer_unless_float(instruction)), instruction)
 
 
-@TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc", operands=arithmetic_info)
+@TABLE.opcode("add", "sub", "mul", "div", "rem", "addc", operands=arithmetic_info, least=3)
+@TABLE.opcode("mad", "madc", operands=arithmetic_info, least=4)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul.{lo,hi,wide}, mad, div, rem; `floating` handles the floating-point forms."""
     root, *modifiers, kind = parts_of(instruction)
@@ -73,7 +74,8 @@ def _product(instruction: Instruction, root: str, verb: str, kind: str) -> Step:
     return step
 
 
-@TABLE.opcode("neg", "abs", "min", "max", operands=DESTINATION_FIRST, effects=integer_unless_float)
+@TABLE.opcode("neg", "abs", operands=DESTINATION_FIRST, effects=integer_unless_float, least=2)
+@TABLE.opcode("min", "max", operands=DESTINATION_FIRST, effects=integer_unless_float, least=3)
 def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min, max of integers; `floating` handles the floating-point forms."""
     root, *modifiers, kind = parts_of(instruction)
@@ -105,7 +107,7 @@ def _extremum_or_zero(instruction: Instruction, root: str, kind: str, packed: in
     return step
 
 
-@TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=3)
 def shift(instruction: Instruction, context: Context) -> Step:
     """shl and shr; a shift by the width or more gives 0, or all sign bits for a signed shr."""
     root, *modifiers, kind = parts_of(instruction)
@@ -185,19 +187,19 @@ def _above(limit: int, value: Value) -> bool:
     return bool(np.any(L.constant_mask(lanes) & above(L.constants_of(lanes))))
 
 
-@TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=4)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
     return _known_field(instruction) or _bit_field(instruction, ".".join(parts_of(instruction)))
 
 
-@TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=5)
 def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     """bfi: the low `length` bits of a put into b at `position`."""
     return _bit_field(instruction, ".".join(parts_of(instruction)))
 
 
-@TABLE.opcode("shf", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("shf", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=4)
 def funnel_shift(instruction: Instruction, context: Context) -> Step:
     """shf.{l,r}.{wrap,clamp}.b32: a 64-bit pair shifted, one word kept."""
     _, direction, mode, kind, *rest = parts_of(instruction, 4)
@@ -206,7 +208,7 @@ def funnel_shift(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, named(instruction, f"shf{direction}.{mode}.b32"))
 
 
-@TABLE.opcode("popc", "clz", "brev", "bfind", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("popc", "clz", "brev", "bfind", operands=DESTINATION_FIRST, effects=Effect.NONE, least=2)
 def bit_count(instruction: Instruction, context: Context) -> Step:
     """popc, clz, brev and bfind."""
     root, *modifiers, kind = parts_of(instruction)
@@ -216,7 +218,7 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, named(instruction, f"{root}.{kind}"))
 
 
-@TABLE.opcode("fns", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("fns", operands=DESTINATION_FIRST, effects=Effect.NONE, least=4)
 def find_nth_set(instruction: Instruction, context: Context) -> Step:
     """fns.b32 d, mask, base, offset: the position of the n-th set bit from `base`.
 
@@ -241,7 +243,7 @@ def _known(value: Value) -> bool:
     return L.lazy_integers(value) is not None or bool(np.all(L.constant_mask(as_symbolic_vector(value))))
 
 
-@TABLE.opcode("copysign", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("copysign", operands=DESTINATION_FIRST, effects=Effect.NONE, least=3)
 def copy_sign(instruction: Instruction, context: Context) -> Step:
     """copysign.{f32,f64} d, a, b: the sign of a on the magnitude of b."""
     _, *modifiers, kind = parts_of(instruction)
@@ -250,7 +252,7 @@ def copy_sign(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, named(instruction, f"copysign.b{type_bits(kind)}"))
 
 
-@TABLE.opcode("sad", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("sad", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=4)
 def absolute_difference(instruction: Instruction, context: Context) -> Step:
     """sad.type d, a, b, c: the distance of a and b, added to c."""
     _, *modifiers, kind = parts_of(instruction)
@@ -258,7 +260,8 @@ def absolute_difference(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, named(instruction, f"sad.{kind}"))
 
 
-@TABLE.opcode("mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("mul24", operands=DESTINATION_FIRST, effects=Effect.NONE, least=3)
+@TABLE.opcode("mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE, least=4)
 def byte_dot_product(instruction: Instruction, context: Context) -> Step:
     """dp4a: four products of bytes added to an accumulator.  mul24, mad24 and dp2a are not modelled."""
     root, *kinds = instruction.opcode.split(".")

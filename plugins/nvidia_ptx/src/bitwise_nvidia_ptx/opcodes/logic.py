@@ -31,7 +31,7 @@ TABLE = OpcodeTable()
 _BITS = ("pred", "b16", "b32", "b64")
 
 
-@TABLE.opcode("and", "or", "xor", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("and", "or", "xor", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=3)
 def bitwise(instruction: Instruction, context: Context) -> Step:
     """Bitwise operations of two operands, predicates included."""
     root, *modifiers, kind = parts_of(instruction)
@@ -47,8 +47,8 @@ def bitwise(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("not", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
-@TABLE.opcode("cnot", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("not", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=2)
+@TABLE.opcode("cnot", operands=DESTINATION_FIRST, effects=Effect.NONE, least=2)
 def complement(instruction: Instruction, context: Context) -> Step:
     """not of an integer or of a predicate.  cnot is not modelled."""
     root, *modifiers, kind = parts_of(instruction)
@@ -66,7 +66,7 @@ def complement(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, named(instruction, f"not.{kind}"))
 
 
-@TABLE.opcode("lop3", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("lop3", operands=DESTINATION_FIRST, effects=Effect.INTEGER, least=5)
 def ternary_logic(instruction: Instruction, context: Context) -> Step:
     """lop3.b32: any function of three bits by its truth table."""
     if instruction.opcode != "lop3.b32" or len(instruction.operands) != 5:
@@ -84,7 +84,7 @@ def ternary_logic(instruction: Instruction, context: Context) -> Step:
 _PERMUTE = operation("prmt.b32")
 
 
-@TABLE.opcode("prmt", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("prmt", operands=DESTINATION_FIRST, effects=Effect.NONE, least=4)
 def permute_bytes(instruction: Instruction, context: Context) -> Step:
     """prmt.b32 in its generic mode: four bytes chosen from eight, or the sign of one."""
     if instruction.opcode != "prmt.b32":

@@ -97,7 +97,7 @@ _MOVED = (
 _PARTS = (8, 16, 32, 64)
 
 
-@TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=_move_effects)
+@TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=_move_effects, least=2)
 def move(instruction: Instruction, context: Context) -> Step:
     """mov of registers, literals and addresses of symbols, and packing or unpacking of vectors."""
     _, *modifiers, kind = parts_of(instruction)

@@ -52,7 +52,7 @@ def source_lanes(mode: str, lane: Array, by: Array, clamp: Array) -> tuple[Array
     return np.where(valid, source, lane), valid
 
 
-@TABLE.opcode("shfl", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
+@TABLE.opcode("shfl", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE, least=5)
 def shuffle(instruction: Instruction, context: Context) -> Step:
     """shfl.sync.{up,down,bfly,idx}.b32 d{|p}, a, b, c, membermask."""
     parts = instruction.opcode.split(".")
