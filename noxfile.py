@@ -402,7 +402,7 @@ def gpu_model_locks(session: nox.Session) -> None:
     install_workspace(session)
     folder = Path(session.create_tmp())
     arguments = session.posargs or ["--out", str(folder / "locks.json"), "--folder", str(folder / "locks")]
-    session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
+    session.run("python", "-m", "bitwise_bench.models.model_locks", *arguments)
 
 
 @nox.session(name="bench-locks", venv_params=["--system-site-packages"])
@@ -414,7 +414,7 @@ def bench_locks(session: nox.Session) -> None:
     need_gpu_packages(session, "cuda", "transformers")
     install_workspace(session)
     arguments = session.posargs or ["--out", "records/lock-costs-sm90-h200.json"]
-    session.run("python", "-m", "bitwise_bench.lock_costs", *arguments)
+    session.run("python", "-m", "bitwise_bench.models.lock_costs", *arguments)
 
 
 @nox.session(name="gpu-train-equals-serve", venv_params=["--system-site-packages"])
@@ -426,7 +426,7 @@ def gpu_train_equals_serve(session: nox.Session) -> None:
     need_gpu_packages(session, "cuda", "transformers")
     install_workspace(session)
     arguments = session.posargs or ["--out", "records/train-equals-serve-sm90-h100.json"]
-    session.run("python", "-m", "bitwise_bench.train_equals_serve", *arguments)
+    session.run("python", "-m", "bitwise_bench.models.train_equals_serve", *arguments)
 
 
 @nox.session(name="bench-mode", venv_params=["--system-site-packages"])
@@ -438,7 +438,7 @@ def bench_mode(session: nox.Session) -> None:
     need_gpu_packages(session, "cuda", "transformers")
     install_workspace(session)
     arguments = session.posargs or ["--out", "records/mode-costs-sm90-h100.json"]
-    session.run("python", "-m", "bitwise_bench.mode_costs", *arguments)
+    session.run("python", "-m", "bitwise_bench.models.mode_costs", *arguments)
 
 
 @nox.session(name="bench-attention", venv_params=["--system-site-packages"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitwise_bench.bulk_copies import BLOCKS, ROOM, Piece, expected, pieces, text_of
+from bitwise_bench.hardware_facts.bulk_copies import BLOCKS, ROOM, Piece, expected, pieces, text_of
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch

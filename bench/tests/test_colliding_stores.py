@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitwise_bench import colliding_stores
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.colliding_stores import (
+from bitwise_bench.hardware_facts import colliding_stores
+from bitwise_bench.hardware_facts.colliding_stores import (
     CACHE,
     CONTROL,
     STORES,
@@ -20,7 +20,7 @@ from bitwise_bench.colliding_stores import (
     lanes_at_once,
     measured,
 )
-from bitwise_bench.measured_forms import recorded_forms
+from bitwise_bench.hardware_facts.measured_forms import recorded_forms
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.assumptions import LOWEST_LANE

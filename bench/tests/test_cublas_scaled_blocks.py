@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bitwise_bench.cublas.scaled_block_timing import summary
-from bitwise_bench.product_tables import scaled_blocks
+from bitwise_bench.result_tables.product_tables import scaled_blocks
 
 
 def test_the_summary_and_the_table_have_means_of_ratios() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench import hardware_facts
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.hardware_facts import (
+from bitwise_bench.hardware_facts import instruction_facts as hardware_facts
+from bitwise_bench.hardware_facts.instruction_facts import (
     accumulators,
     after_zeros,
     elections,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.readings.missing_fences import Count, count, main, total
-from bitwise_bench.result_tables import missing_fences
+from bitwise_bench.result_tables.pages import missing_fences
 from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.plugins import registry
 

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios, ratios_of_turns
+from bitwise_bench.models.mode_costs import (
+    STARVED,
+    Costs,
+    Measured,
+    add_costs,
+    eager_times,
+    no_costs,
+    ratios,
+    ratios_of_turns,
+)
 
 RECORDS = sorted(Path(__file__).parents[2].glob("records/train-equals-serve-*.json"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bitwise_bench.operations_page import page
+from bitwise_bench.documentation.operations_page import page
 
 ROOT = Path(__file__).parents[2]
 

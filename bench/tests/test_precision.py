@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench import result_tables
 from bitwise_bench.corpus import catalogue
 from bitwise_bench.readings import precision, worker_scaling
 from bitwise_bench.readings.precision import RECORDED_BYTES, records_of
 from bitwise_bench.recorded_bytes import RecordError
+from bitwise_bench.result_tables import pages as result_tables
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_bench import proxy_fences
-from bitwise_bench.measured_forms import recorded_forms
-from bitwise_bench.proxy_fences import ORDERS, Form, expected, forms, given_bytes, text, tile_bytes
+from bitwise_bench.hardware_facts import proxy_fences
+from bitwise_bench.hardware_facts.measured_forms import recorded_forms
+from bitwise_bench.hardware_facts.proxy_fences import ORDERS, Form, expected, forms, given_bytes, text, tile_bytes
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.domains.domain import Unsupported

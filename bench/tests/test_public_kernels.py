@@ -39,7 +39,7 @@ from bitwise_bench.public_kernels.residue import FILLINGS
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.public_kernels.witnesses import with_witnesses, witness_of
-from bitwise_bench.result_tables import public_kernels, public_kernels_by_part
+from bitwise_bench.result_tables.corpus_tables import public_kernels, public_kernels_by_part
 from bitwise_core.checker import analysis
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.sources import Options

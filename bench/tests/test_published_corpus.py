@@ -26,7 +26,7 @@ from bitwise_bench.published_corpus.catalogue import (
 from bitwise_bench.published_corpus.published import FORMATS, KERNELS, ROWS, TOTAL
 from bitwise_bench.published_corpus.record import record_of
 from bitwise_bench.published_corpus.shards import append, keep_only, read_shard, repair, shard_path, valid_entries
-from bitwise_bench.result_tables import published_corpus
+from bitwise_bench.result_tables.corpus_tables import published_corpus
 
 
 @pytest.mark.parametrize("target", catalogue.TARGETS)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.mode_costs import add_costs, no_costs, no_times
-from bitwise_bench.model_tables import lock_costs, mode_costs, replayed_locks
-from bitwise_bench.result_tables import COLLECTED, COMBINED, SOURCES, STATED, generations, pages, rewritten
+from bitwise_bench.models.mode_costs import add_costs, no_costs, no_times
+from bitwise_bench.result_tables.model_tables import lock_costs, mode_costs, replayed_locks
+from bitwise_bench.result_tables.pages import COLLECTED, COMBINED, SOURCES, STATED, generations, pages, rewritten
 
 ROOT = Path(__file__).parents[2]
 

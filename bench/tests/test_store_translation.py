@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from bitwise_bench.store_translation import open_branches, text_stores, translation
+from bitwise_bench.assembler.store_translation import open_branches, text_stores, translation
 from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 RECORD = json.loads(Path(__file__).parents[2].joinpath("records/store-translation-sm90.json").read_text())

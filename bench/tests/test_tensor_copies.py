@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench.tensor_copies import TYPES, patterns
+from bitwise_bench.hardware_facts.tensor_copies import TYPES, patterns
 from bitwise_nvidia_ptx.opcodes.tensor_maps import ELEMENT_BYTES, ROUNDED_ELEMENTS
 
 CODES = (

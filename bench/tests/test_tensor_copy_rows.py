@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench.tensor_copy_rows import OUTPUT, SPANS, Configuration, given, launch, text, units
+from bitwise_bench.hardware_facts.tensor_copy_rows import OUTPUT, SPANS, Configuration, given, launch, text, units
 from bitwise_core.api import run
 from bitwise_core.execution.domains.domain import Unsupported
 

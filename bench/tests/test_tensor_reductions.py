@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench.tensor_reductions import ELEMENTS, cases, compared, is_nan, operands
+from bitwise_bench.hardware_facts.tensor_reductions import ELEMENTS, cases, compared, is_nan, operands
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.tensor_copy import name_of_reduction
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.model_tables import train_equals_serve
-from bitwise_bench.train_equals_serve import differing_digests, holds, other_record, unfinished
+from bitwise_bench.models.train_equals_serve import differing_digests, holds, other_record, unfinished
+from bitwise_bench.result_tables.model_tables import train_equals_serve
 from bitwise_core.errors import BitwiseError
 
 SHAPE = {"tokens": 96, "batches": [1, 3]}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bitwise_bench.measured_forms import recorded_forms
-from bitwise_bench.warp_order import (
+from bitwise_bench.hardware_facts.measured_forms import recorded_forms
+from bitwise_bench.hardware_facts.warp_order import (
     BEFORE,
     GUARDS,
     LOADS,

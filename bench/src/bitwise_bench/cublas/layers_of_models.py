@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.train_equals_serve import COMPARED
+from bitwise_bench.models.train_equals_serve import COMPARED
 from bitwise_cublas_profiles.invariance.model_products import ARCHITECTURES
 
 _Shape = tuple[int, int, bool]

@@ -17,7 +17,7 @@ import numpy as np
 
 from bitwise_bench.attention.page import ratios
 from bitwise_bench.documentation.page_links import ROOT
-from bitwise_bench.product_tables import ratios_of_published
+from bitwise_bench.result_tables.product_tables import ratios_of_published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

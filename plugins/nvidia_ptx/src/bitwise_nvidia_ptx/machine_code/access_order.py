@@ -9,9 +9,9 @@ information of the machine code says from which line of the text each instructio
   between them, and begin with the same one.
 
 Both lines must have such instructions, and only loads and stores of the forms that were measured
-(`bitwise_bench.warp_order`).  Paths of the machine code are taken along every label that an instruction names, and
-after BSYNC to each place that a BSSY names.  A conflict of a line with itself needs one instruction.  Anything that is
-not understood is an order that is not kept.
+(`bitwise_bench.hardware_facts.warp_order`).  Paths of the machine code are taken along every label that an instruction
+names, and after BSYNC to each place that a BSSY names.  A conflict of a line with itself needs one instruction.
+Anything that is not understood is an order that is not kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Transformers with random weights, recorded in a lock and replayed from it: the bytes of a step and of a generation.
 
-    python -m bitwise_bench.model_locks --out locks.json --folder locks
-    python -m bitwise_bench.model_locks --out replayed.json --folder locks --replay    # on another GPU
-    python -m bitwise_bench.model_locks --out locks.json --folder locks --attention pinned
+    python -m bitwise_bench.models.model_locks --out locks.json --folder locks
+    python -m bitwise_bench.models.model_locks --out replayed.json --folder locks --replay    # on another GPU
+    python -m bitwise_bench.models.model_locks --out locks.json --folder locks --attention pinned
 
 A model trains, and then generates tokens.  The bytes are those of the logits, the gradients, the weights after the
 steps, the tokens, and the logits after the steps.  The first command records a lock of each model and replays it on
@@ -280,7 +280,9 @@ def attempted(measure: Callable[[str, Path], dict[str, Any]], name: str, folder:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record or replay.  The exit status is 1 if bytes of a lock differ or a model could not run."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.model_locks", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.models.model_locks", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="the folder of the locks")
     parser.add_argument("--replay", action="store_true", help="replay the locks of the folder")

@@ -3,7 +3,7 @@
 Which lane `elect.sync` elects, whether `%warpid` is the number of a thread over 32, and what steps of zeros of matrix
 units leave of an accumulator.
 
-    python -m bitwise_bench.hardware_facts --out records/hardware-facts-sm90-h200.json
+    python -m bitwise_bench.hardware_facts.instruction_facts --out records/hardware-facts-sm90-h200.json
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The times of transformers under the batch-invariant mode beside PyTorch's own, for the layer widths of dense models.
 
-    python -m bitwise_bench.mode_costs --out costs.json
+    python -m bitwise_bench.models.mode_costs --out costs.json
 
 Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
 decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
@@ -31,7 +31,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from bitwise_bench.model_locks import built_model, environment
+from bitwise_bench.models.model_locks import built_model, environment
 from bitwise_torch import batch_invariant
 
 PREFILL, DECODE, TRAINING = (512, 2048, 8192), (1, 8, 64), 2048
@@ -504,7 +504,7 @@ def add_costs(content: dict[str, Any], name: str, measured: Mapping[str, Times])
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write a record.  The exit status is 1 where a model could not be measured."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.mode_costs", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="bitwise_bench.models.mode_costs", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")

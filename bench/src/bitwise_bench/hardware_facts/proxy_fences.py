@@ -5,7 +5,7 @@ A block fills tiles of shared memory by `cp.async` or by stores, waits, passes a
 one to four tiles, every swizzle, barriers of the block and memory barriers, other warps that load the memories, and
 many blocks at once; with the fence, without it, and without the wait, which shows that tiles are found that come late.
 
-    python -m bitwise_bench.proxy_fences --out records/proxy-fences-sm90-h200.json.xz
+    python -m bitwise_bench.hardware_facts.proxy_fences --out records/proxy-fences-sm90-h200.json.xz
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.hardware_facts import launched
-from bitwise_bench.measured_forms import record_forms
+from bitwise_bench.hardware_facts.instruction_facts import launched
+from bitwise_bench.hardware_facts.measured_forms import record_forms
 
 Array = npt.NDArray[Any]
 

@@ -1,9 +1,9 @@
 """Search for sequences of PTX instructions that an assembler merges into instructions with other results.
 
-    python -m bitwise_bench.assembler_merges --seconds 600 --jobs 2 --record records/assembler-merges-12.8.93-sm90.json
-    python -m bitwise_bench.assembler_merges --ptxas /opt/ptxas --arch sm_100a --seconds 600
-    python -m bitwise_bench.assembler_merges --gpu --seconds 120 --jobs 8
-    python -m bitwise_bench.assembler_merges --merge part-1.json part-2.json --record records/assembler-merges-sm90.json
+    python -m bitwise_bench.assembler.merge_search --seconds 600 --jobs 2 --record records/assembler-merges-sm90.json
+    python -m bitwise_bench.assembler.merge_search --ptxas /opt/ptxas --arch sm_100a --seconds 600
+    python -m bitwise_bench.assembler.merge_search --gpu --seconds 120 --jobs 8
+    python -m bitwise_bench.assembler.merge_search --merge part-1.json part-2.json --record RECORD
 
 A sequence of two to four instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
 by which a lane reads itself.  The assembler merges a sequence if the machine code has other opcodes then.  Most merges

@@ -1,4 +1,7 @@
-"""The reference page of operations, to write with `python -m bitwise_bench.operations_page > core/OPERATIONS.md`."""
+"""The reference page of operations.
+
+python -m bitwise_bench.documentation.operations_page > core/OPERATIONS.md
+"""
 
 from __future__ import annotations
 

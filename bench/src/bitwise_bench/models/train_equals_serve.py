@@ -1,7 +1,7 @@
 """Transformers under the batch-invariant mode: the bytes of a sequence in training, prefill and decode, and the cost.
 
-    python -m bitwise_bench.train_equals_serve --out record.json
-    python -m bitwise_bench.train_equals_serve --out other.json --against record.json    # on another GPU
+    python -m bitwise_bench.models.train_equals_serve --out record.json
+    python -m bitwise_bench.models.train_equals_serve --out other.json --against record.json    # on another GPU
 
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
 other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a
@@ -28,7 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.model_locks import MODELS, built_model, digest_of, environment
+from bitwise_bench.models.model_locks import MODELS, built_model, digest_of, environment
 from bitwise_core.errors import BitwiseError
 from bitwise_core.output_files import write_text
 from bitwise_torch import batch_invariant
@@ -511,7 +511,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if the other record cannot be compared.
     """
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.models.train_equals_serve", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
     usual = [name for name in COMPARED if name not in OWN_ATTENTION]

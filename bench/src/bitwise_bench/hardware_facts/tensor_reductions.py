@@ -1,6 +1,6 @@
 """Record what reductions of tensor copies leave in global memory, against their operations, on an sm_90 GPU.
 
-python -m bitwise_bench.tensor_reductions --out records/tensor-reductions-sm90-h200.json
+python -m bitwise_bench.hardware_facts.tensor_reductions --out records/tensor-reductions-sm90-h200.json
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.tensor_copies import TYPES, encoded
+from bitwise_bench.hardware_facts.tensor_copies import TYPES, encoded
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.tensor_copy import REDUCED_TYPES, name_of_reduction

@@ -1,6 +1,6 @@
 """Record how ptxas translates the stores of compiled kernels: how many of which width, and inside of which branches.
 
-    python -m bitwise_bench.store_translation FOLDER... --out records/store-translation-sm90.json
+    python -m bitwise_bench.assembler.store_translation FOLDER... --out records/store-translation-sm90.json
 
 A folder holds PTX texts, or recorded kernels of the tests (`.json.xz`).  Of each plain store to shared or global memory
 the record counts whether its machine code is one store of the same width, copies of it, wider or narrower ones, or

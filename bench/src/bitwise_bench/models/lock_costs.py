@@ -1,6 +1,6 @@
 """The times of transformers under a lock beside the library's: training steps, decoding, CUDA graphs, torch.compile.
 
-    python -m bitwise_bench.lock_costs --out costs.json
+    python -m bitwise_bench.models.lock_costs --out costs.json
 
 Each model of `model_locks` is recorded in a lock, and runs in turns in the library and from the lock, in a process of
 its own; models are measured one after the other.  A compiled model is one function of torch.compile.  The record has
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.mode_costs import (
+from bitwise_bench.models.mode_costs import (
     Costs,
     Measured,
     Scope,
@@ -30,7 +30,7 @@ from bitwise_bench.mode_costs import (
     no_times,
     ready_work,
 )
-from bitwise_bench.model_locks import (
+from bitwise_bench.models.model_locks import (
     BATCH,
     HELD_OUT,
     MODELS,
@@ -113,7 +113,7 @@ def prepared(name: str) -> dict[str, Measured]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write a record.  The exit status is 1 where a model could not be measured."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.lock_costs", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="bitwise_bench.models.lock_costs", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="+", choices=MEASURED, default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=15, help="measured turns of each scope")

@@ -5,7 +5,7 @@ barrier between: a first load must find what was there before the store, and a s
 and stores of 8 to 128 bits, with every cache operator, under predicates, at several distances, after loads that miss
 all caches, with places in the L1 cache or not, and in many blocks at once.
 
-    python -m bitwise_bench.warp_order --out records/warp-order-sm90-h200.json.xz
+    python -m bitwise_bench.hardware_facts.warp_order --out records/warp-order-sm90-h200.json.xz
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.hardware_facts import launched
-from bitwise_bench.measured_forms import record_forms
+from bitwise_bench.hardware_facts.instruction_facts import launched
+from bitwise_bench.hardware_facts.measured_forms import record_forms
 
 Array = npt.NDArray[Any]
 

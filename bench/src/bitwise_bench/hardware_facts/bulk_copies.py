@@ -1,6 +1,6 @@
 """Record what bulk copies without a tensor map leave in memory, against the bytes that they name, on an sm_90 GPU.
 
-python -m bitwise_bench.bulk_copies --out records/bulk-copies-sm90-h200.json
+python -m bitwise_bench.hardware_facts.bulk_copies --out records/bulk-copies-sm90-h200.json
 """
 
 from __future__ import annotations

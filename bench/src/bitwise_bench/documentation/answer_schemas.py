@@ -1,4 +1,4 @@
-"""The JSON Schemas of answers: `python -m bitwise_bench.answer_schemas` writes them to docs/schemas."""
+"""The JSON Schemas of answers: `python -m bitwise_bench.documentation.answer_schemas` writes them to docs/schemas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bitwise_core.cli import answer_forms as core_forms
 from bitwise_core.cli.answer_forms import Answer, json_schema
 from bitwise_torch import answer_forms as runtime_forms
 
-FOLDER = Path(__file__).parents[3] / "docs" / "schemas"
+FOLDER = Path(__file__).parents[4] / "docs" / "schemas"
 
 
 FORMS: dict[str, type[Answer]] = {**core_forms.FORMS, **runtime_forms.FORMS}

@@ -1,6 +1,6 @@
 """Record which bits tensor copies change, by the element type of their map, on an sm_90 GPU.
 
-python -m bitwise_bench.tensor_copies --out records/tensor-copies-sm90-h200.json
+python -m bitwise_bench.hardware_facts.tensor_copies --out records/tensor-copies-sm90-h200.json
 """
 
 from __future__ import annotations

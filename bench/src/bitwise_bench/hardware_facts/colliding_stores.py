@@ -4,7 +4,7 @@ Stores of 8 to 128 bits and their vectors, to shared and global memory, by all l
 branch, with every cache operator, places at several distances, places of several warps in one sector, places that are
 in the L1 cache, many blocks at once, and behind instructions that an assembler may expand to branches between lanes.
 
-    python -m bitwise_bench.colliding_stores --out records/colliding-stores-sm90-h200.json.xz
+    python -m bitwise_bench.hardware_facts.colliding_stores --out records/colliding-stores-sm90-h200.json.xz
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.hardware_facts import HEAD, launched
-from bitwise_bench.measured_forms import record_forms
+from bitwise_bench.hardware_facts.instruction_facts import HEAD, launched
+from bitwise_bench.hardware_facts.measured_forms import record_forms
 
 Array = npt.NDArray[Any]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bitwise_bench.result_tables.markdown import markdown_table
+
 _KINDS = {
     "prefill": "prefill", "prefill, graph": "prefill, CUDA graph", "decode": "decoding", "decode, graph": "decoding, "
     "CUDA graph", "training step": "training step", "compiled prefill": "prefill, torch.compile",
@@ -12,11 +14,6 @@ _KINDS = {
     "compiled training step": "training step, torch.compile",
 }  # fmt: skip
 """Kinds of work as a table names them."""
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def _origin(environment: Mapping[str, Any]) -> str:
@@ -51,7 +48,7 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
     head = ("model", "equal in the mode", "divergence", "different without it", "divergence without it")
     shape = record["shape"]
     packed = f"in packs of {_and(shape['packed'])} sequences, " if "packed" in shape else ""
-    return _markdown(head, rows) + (
+    return markdown_table(head, rows) + (
         f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, {packed}in chunks of "
         f"{_and(shape['chunks'])}, {shape['generated tokens']} generated tokens. The divergence is the "
         f"greatest Kullback-Leibler divergence between the distributions of training and of generation. "
@@ -72,7 +69,7 @@ def _ratios(record: Mapping[str, Any], scopes: Sequence[str]) -> str:
         for kind, name in _KINDS.items() if kind in record["ratios"]
     ]  # fmt: skip
     head = [f"{scope}, held-out models" if found is held_out else scope for found, scope in columns]
-    return _markdown(("time beside PyTorch's", *head), rows)
+    return markdown_table(("time beside PyTorch's", *head), rows)
 
 
 def pictured_mode_costs(record: Mapping[str, Any]) -> str:
@@ -88,10 +85,10 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     sizes = list(dict.fromkeys(what for works in models.values() for what in works))
     times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
     named = [f"{name} (held out)" if name in record["held out"] else name for name in models]
-    parts.append(_markdown(("milliseconds, PyTorch / mode", *named), times))
+    parts.append(markdown_table(("milliseconds, PyTorch / mode", *named), times))
     if "rows" in record["ratios"]:
         own = [[what, *(f"{each[scope]:.3f}" for scope in scopes)] for what, each in record["ratios"]["rows"].items()]
-        parts.append(_markdown(("operators of rows, time beside PyTorch's", *scopes), own))
+        parts.append(markdown_table(("operators of rows, time beside PyTorch's", *scopes), own))
     alternative = record["batch_invariant_ops"]
     others = {"measured": "", "not installed": "; batch_invariant_ops was not installed"}.get(
         alternative, f"; batch_invariant_ops: {alternative[:1].lower()}{alternative[1:]}"
@@ -123,7 +120,7 @@ def replayed_locks(record: Mapping[str, Any]) -> str:
     head = ("model", "products from the lock", "samples that agree", "digests that differ", "without the lock")
     origin = record.get("recorded by")
     recorded = f" Recorded on: {_origin(origin)}." if origin else ""
-    return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}.{recorded}"
+    return markdown_table(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}.{recorded}"
 
 
 def lock_costs(record: Mapping[str, Any]) -> str:
@@ -140,7 +137,7 @@ def lock_costs(record: Mapping[str, Any]) -> str:
             ])  # fmt: skip
     return "\n\n".join([
         _ratios(record, ("lock",)),
-        _markdown(("model", "work", "library", "lock", "lock beside library"), rows),
+        markdown_table(("model", "work", "library", "lock", "lock beside library"), rows),
         f"Milliseconds, and ratios of the times of one turn: the median of {record['turns']} turns, and the first and "
         f"the third quartile; geometric means over models. {_origin(record['environment'])}.",
     ])  # fmt: skip
@@ -153,4 +150,4 @@ def model_locks(record: Mapping[str, Any]) -> str:
         for name, found in record["models"].items()
     ]  # fmt: skip
     head = ("model", "products from the lock", "digests that differ", "without the lock")
-    return f"{_markdown(head, rows)}\n\n{_origin(record['environment'])}."
+    return f"{markdown_table(head, rows)}\n\n{_origin(record['environment'])}."

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bitwise_bench import model_tables, product_tables
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.public_kernels.agreement import PARTS
 from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
+from bitwise_bench.result_tables import corpus_tables, model_tables, product_tables
+from bitwise_bench.result_tables.markdown import markdown_table
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
 
@@ -33,11 +32,6 @@ _MODES = MappingProxyType(
         "matrix arithmetic": "concrete, one arithmetic of matrix units",
     }
 )
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def precision(record: Mapping[str, Any]) -> str:
@@ -69,7 +63,7 @@ def precision(record: Mapping[str, Any]) -> str:
             f" {ran['on all']} of {ran['configurations']} configurations were executed on all {ran['kinds']} kinds of"
             f" input, the others on at least {ran['fewest']}."
         )
-    return _markdown(head, rows) + note
+    return markdown_table(head, rows) + note
 
 
 def _exact(families: Mapping[str, Any], mode: str) -> str:
@@ -90,7 +84,7 @@ def overpartition(record: Mapping[str, Any]) -> str:
         if any(each[mode]["ratio"] > 1 for mode in modes)
     ]
     titles = {"launch": "concrete", "finite": "all values finite"}
-    return _markdown(("family", *(titles[mode] for mode in modes), "why"), rows)
+    return markdown_table(("family", *(titles[mode] for mode in modes), "why"), rows)
 
 
 def seconds(record: Mapping[str, Any]) -> str:
@@ -111,7 +105,7 @@ def seconds(record: Mapping[str, Any]) -> str:
     environment = record["environment"]
     head = ("median / ninth decile, ms", *sets)
     return (
-        _markdown(head, rows)
+        markdown_table(head, rows)
         + f"\n\nOne core of {environment['cpu']}, Python {environment['python']}, NumPy {environment['numpy']}."
     )
 
@@ -140,7 +134,7 @@ def reading_times(record: Mapping[str, Any]) -> str:
     )
     sizes = "" if seed is None else f" with sizes drawn by seed {seed}, which no earlier reading has seen"
     versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
-    return _markdown(head, rows) + (
+    return markdown_table(head, rows) + (
         "\n\nMedian / ninth decile / most, of CPU seconds, with a warm cache of the assembler. The configurations "
         f"are of the corpus{sizes}. {environment['cpu']}, {versions}."
     )
@@ -165,7 +159,7 @@ def mutants(record: Mapping[str, Any]) -> str:
         f"of the original on an {gpu}, {other} returned other bytes, and {not_run} did not run. Of {total} neutral "
         f"variants, which differ in names, order or debug lines only, {equal} are Equal."
     )
-    return _markdown(("change", "mutants", "Unproved", "Unknown", "Equal"), rows) + note
+    return markdown_table(("change", "mutants", "Unproved", "Unknown", "Equal"), rows) + note
 
 
 def matrix_speed(record: Mapping[str, Any]) -> str:
@@ -176,7 +170,7 @@ def matrix_speed(record: Mapping[str, Any]) -> str:
     ]
     shape, environment = "x".join(map(str, record["shape"])), record["environment"]
     head = ("million multiply-adds per second", "vectorised", "scalar loop")
-    return _markdown(head, rows) + (
+    return markdown_table(head, rows) + (
         f"\n\nOf a {shape} product; both give the same bits. One core of {environment['cpu']}, "
         f"Python {environment['python']}, NumPy {environment['numpy']}."
     )
@@ -191,7 +185,10 @@ def corpus_descriptors(record: Mapping[str, Any]) -> str:
         rows.append([kind, *(sum(each[name] for each in mine) for name in ("configurations", "descriptors", "differ"))])
     gpu = record["environment"]["gpu"].split()[1]
     head = ("kernels of the corpus", "configurations", "descriptors", f"bytes differ from an {gpu}")
-    return _markdown(head, rows) + f"\n\nEach descriptor evaluated on a CPU for {len(record['draws'])} kinds of input."
+    return (
+        markdown_table(head, rows)
+        + f"\n\nEach descriptor evaluated on a CPU for {len(record['draws'])} kinds of input."
+    )
 
 
 def pinned(record: Mapping[str, Any]) -> str:
@@ -215,7 +212,7 @@ def pinned(record: Mapping[str, Any]) -> str:
             f" The layout pass makes pinned kernels {gains['geometric_mean_of_gains']:.3f} times as fast, "
             f"{least_gain:.2f} to {most_gain:.2f} ({most_name})."
         )
-    return _markdown(head, rows) + (
+    return markdown_table(head, rows) + (
         f"\n\nEach order at its own best configuration, {len(cases)} cases on an {gpu}, "
         f"Triton {record['environment']['triton']}. Geometric mean {summary['geometric_mean']:.3f}; the slowest case, "
         f"{name}, {slowest:.2f}. Compiling in the pinned order takes {summary['compile_ratio']:.2f} times as long "
@@ -257,7 +254,7 @@ def unwitnessed_pairs(record: Mapping[str, Any]) -> str:
         * bool(settings.get("surrogates"))
     )
     head = ("recorded bytes", "pairs", "counterexample found", "none found")
-    return _markdown(head, rows) + note
+    return markdown_table(head, rows) + note
 
 
 def missing_fences(record: Mapping[str, Any]) -> str:
@@ -274,7 +271,7 @@ def missing_fences(record: Mapping[str, Any]) -> str:
     )
     sampled = sorted({run["sample"] for run in record["runs"]})
     note = f"\n\nUp to {sampled[-1]} configurations of each family." if sampled[-1] else ""
-    return _markdown(head, rows) + note
+    return markdown_table(head, rows) + note
 
 
 def cross_device_replay(record: Mapping[str, Any]) -> str:
@@ -296,7 +293,7 @@ def cross_device_replay(record: Mapping[str, Any]) -> str:
         "replayed: same bytes",
         "replayed: other bytes",
     )
-    return _markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def replayed_products(record: Mapping[str, Any]) -> str:
@@ -332,7 +329,7 @@ def audits(record: Mapping[str, Any]) -> str:
         for each in record["audits"]
     ]  # fmt: skip
     head = ("library", "GPU", "shapes", "split K", "drop values", "run on ones: other than predicted")
-    return _markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def cross_architecture(record: Mapping[str, Any]) -> str:
@@ -343,179 +340,7 @@ def cross_architecture(record: Mapping[str, Any]) -> str:
         apart = sum(bool(each["different draws"] or each["counterexample"]) for each in mine)
         rows.append([verdict.capitalize(), len(mine), len(mine) - apart, apart])
     head = ("the same kernel for sm_90 and gfx942", "pairs", "same bytes on every input", "bytes differ on an input")
-    return _markdown(head, rows) + f"\n\nBoth executed on bit patterns, for {record['draws']} kinds of input."
-
-
-def public_kernels(record: Mapping[str, Any]) -> str:
-    """Return the figures about kernels of public packages, by package."""
-    rows = [
-        [
-            name if source is None else f"{source['distribution']} {source['version']}".strip(),
-            each["launches"],
-            each["kernels"],
-            each["determined"],
-            f"{100 * each['unknown share']:.1f} %",
-            f"{each['classes']} / {each['byte classes']}",
-            "-" if each["ratio"] is None else f"{each['ratio']:.2f}",
-            "-" if each["functions"] is None else f"{each['classes'] / each['functions']:.2f}",
-            len(each["mixed"]),
-            f"{each['named']} of {each['moved']}",
-            f"{each['seconds']['median']:.1f} / {each['seconds']['p90']:.1f}",
-        ]
-        for name, each, source in [
-            *((name, each, each) for name, each in record["sources"].items()),
-            ("all", record["total"], None),
-        ]
-    ]
-    head = (
-        *("package", "launches", "kernels", "determined", "Unknown", "classes / byte classes", "ratio"),
-        *("to functions", "classes with several byte patterns", "not determined: named", "median / ninth decile, s"),
-    )
-    environment = record["environment"]["bytes"]
-    return _markdown(head, rows) + (
-        f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. A kernel is "
-        "determined if all repetitions returned the same bytes; Unknown, classes and byte classes are of these. "
-        "Functions are byte classes, divided where a search found an input on which two kernels differ."
-    )
-
-
-def public_kernels_of_target(record: Mapping[str, Any]) -> str:
-    """Return the figures about kernels that were compiled for another target than that of the GPU where they ran.
-
-    Two counts of Unknown: of the kernels that moved no bytes on that GPU, and of those of them that the reading does
-    not call undetermined.
-    """
-    rows = []
-    for part in PARTS:
-        for name, of_inductor in (("packages", False), ("TorchInductor", True), ("all", None)):
-            entries = [
-                entry
-                for entry in record["launches"]
-                if entry["part"] == part and of_inductor in (None, entry["launch"].startswith("inductor"))
-            ]
-            kernels = [kernel for entry in entries for kernel in entry["kernels"] if not kernel.get("error")]
-            moved = [kernel for kernel in kernels if kernel.get("moved")]
-            still = [kernel for kernel in kernels if not kernel.get("moved")]
-            unknown = [kernel for kernel in still if kernel.get("unknown")]
-            open_ones = [kernel for kernel in unknown if not kernel.get("undetermined")]
-            if not still:
-                continue
-            determined = len(still) - len(unknown) + len(open_ones)
-            rows.append(
-                [
-                    f"{part}, {name}",
-                    len(entries),
-                    len(still),
-                    f"{len(unknown)} ({100 * len(unknown) / len(still):.1f} %)",
-                    f"{len(open_ones)} of {determined} ({100 * len(open_ones) / determined:.1f} %)",
-                    f"{sum(kernel.get('unknown') is not None for kernel in moved)} of {len(moved)}",
-                ]
-            )
-    head = (
-        *("part", "launches", "kernels that moved no bytes on an H200", "of these without a class"),
-        *("Unknown, of those that the reading calls determined", "that moved: named"),
-    )
-    environment = record["environment"]["bytes"]
-    return _markdown(head, rows) + (
-        f"\n\nTriton {environment['triton']}. The same kernels, compiled for sm_90, ran on an "
-        f"{environment['gpu'].split()[1]}; those of the table did not run."
-    )
-
-
-def public_kernels_by_part(record: Mapping[str, Any]) -> str:
-    """Return the figures about kernels whose launches are in an open and a held-out part."""
-    rows = []
-    by_text = any("witnessed" in groups["all"] for groups in record["parts"].values())
-    for part, groups in record["parts"].items():
-        for name, each in groups.items():
-            if not each["launches"]:
-                continue
-            times = each["reading over compiling"]
-            rows.append(
-                [
-                    f"{part}, {name}",
-                    each["launches"],
-                    each["kernels"],
-                    *([f"{each['named, witnessed']} of {each['witnessed']}"] if by_text else []),
-                    each["determined"],
-                    f"{each['unknown']} ({100 * each['unknown share']:.1f} %)",
-                    f"{each['classes']} / {each['byte classes']}",
-                    "-" if each["ratio"] is None else f"{each['ratio']:.3f}",
-                    "-" if not each["functions"] else f"{each['classes'] / each['functions']:.3f}",
-                    len(each["mixed"]),
-                    f"{each['named']} of {each['moved']}",
-                    "-" if times is None else f"{times['median']:.2f} / {times['p90']:.1f}",
-                ]
-            )
-    head = (
-        *("part", "launches", "kernels", *(["bytes alike, not determined by the text: named"] if by_text else [])),
-        *("determined", "Unknown", "classes / byte classes", "ratio", "to functions"),
-        *("classes with several byte patterns", "not determined: named", "reading / compiling, median / ninth decile"),
-    )
-    environment = record["environment"]["bytes"]
-    assuming = [
-        f"Under `--assume {name}`, {count} of {groups['all']['determined']} are Unknown in the {part} part."
-        for part, groups in record["parts"].items()
-        for name, count in groups["all"]["unknown, assuming"].items()
-    ]
-    return (
-        _markdown(head, rows)
-        + (
-            f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. "
-            f"{len(record['sources'])} sources. A kernel is determined if all runs returned the same bytes, also those "
-            f"beside other work{' and with the blocks in other orders' if 'search' in record['environment'] else ''}"
-            f"{', and no two executions that its text allows are known to differ' if by_text else ''}. "
-            + " ".join(assuming)
-        ).rstrip()
-    )
-
-
-def published_corpus(record: Mapping[str, Any]) -> str:
-    """Return the rows of the published table: own figures, and the published ones in brackets."""
-    rows = []
-    for name, each in [*record["rows"].items(), ("whole corpus", record["total"])]:
-        row = each["published"] if "dtype" in each else {}
-        whole = f"{name}, {each.get('kernels')} kernels, {each.get('formats')} formats"
-        ratio = row["classes"] / row["byte_classes"] if row else None
-        merges = each["wrong merges"]
-        rows.append(
-            [
-                f"`{name}`, {each['dtype']}" if row else whole,
-                _of_planned(each),
-                _beside(each["classes"], row.get("classes")),
-                _beside(each["byte classes"], row.get("byte_classes")),
-                _beside(_two_digits(each["ratio"]), _two_digits(ratio)),
-                "-" if merges is None else len(merges),
-                each["unknown"],
-                f"{1000 * each['seconds']['compile']['median']:.0f} / {1000 * each['seconds']['read']['median']:.0f}",
-            ]
-        )
-    head = (
-        *("kernel", "configurations", "classes", "byte classes", "ratio", "classes with several byte patterns"),
-        *("Unknown", "compiled / read, median ms"),
-    )
-    environment = record["environment"]
-    gpu = environment.get("gpu")
-    against = f"against the bytes of {gpu}" if gpu else "not run on a GPU"
-    return _markdown(head, rows) + (
-        f"\n\nTriton {environment.get('triton', '?')} for {record['target']}, {against}. In brackets: "
-        f"{record['source']}. Classes are of the configurations that are not Unknown; the ratio is of those that ran "
-        "with the same bytes in every repetition."
-    )
-
-
-def _of_planned(figures: Mapping[str, Any]) -> str:
-    done, planned = figures["done"], figures["planned"]
-    return f"{planned:,}" if done == planned else f"{done:,} of {planned:,}"
-
-
-def _beside(own: object, published: object) -> str:
-    shown = "-" if own is None else str(own)
-    return shown if published is None else f"{shown} ({published})"
-
-
-def _two_digits(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.2f}"
+    return markdown_table(head, rows) + f"\n\nBoth executed on bit patterns, for {record['draws']} kinds of input."
 
 
 def _carried(reading: Mapping[str, Any]) -> str:
@@ -556,7 +381,7 @@ def siblings(record: Mapping[str, Any]) -> str:
         *("classes / byte classes of these", "ratio", "the same with `--assume matrix-arithmetic`"),
         *("Unknown", "nondeterministic", "classes with several byte patterns"),
     )
-    return _markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def generations(records: Sequence[Mapping[str, Any]]) -> str:
@@ -567,7 +392,7 @@ def generations(records: Sequence[Mapping[str, Any]]) -> str:
 def supported() -> str:
     """Return what each plugin supports for each architecture, as `bitwise plugins` shows it."""
     rows = [each.cells for each in capabilities(registry.load(PLUGINS))]
-    return _markdown(TITLES, [[f"`{name}`", *others] for name, *others in rows])
+    return markdown_table(TITLES, [[f"`{name}`", *others] for name, *others in rows])
 
 
 def headlines(records: Sequence[Mapping[str, Any]]) -> str:
@@ -615,7 +440,7 @@ def adversary(record: Mapping[str, Any]) -> str:
             counts[name][where.split(", ")[2]] += count
     rows = [[source, *(f"{counts[name][source]:,}" for name in names)] for source in sorted(counts["equal"])]
     rows.append(["all", *(f"{counts[name].total():,}" for name in names)])
-    return _markdown(
+    return markdown_table(
         ("programs", "Equal pairs", "executed on a GPU", "other bytes, simulated", "other bytes, GPU"), rows
     )
 
@@ -638,15 +463,15 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
         "reading-times": ("reading-times.json", reading_times),
-        "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
-        "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
-        "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
-        "public-kernels-unseen": ("public-kernels-unseen-sm90-h100.json", public_kernels),
-        "public-kernels-sm100": ("public-kernels-sm100-beside-h200.json.xz", public_kernels_of_target),
-        "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", public_kernels_of_target),
-        "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", public_kernels_by_part),
-        "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", public_kernels_by_part),
-        "public-kernels-further": ("public-kernels-further-sm90-h200.json.xz", public_kernels_by_part),
+        "published-corpus": ("published-corpus-sm90-h100.json", corpus_tables.published_corpus),
+        "published-corpus-gfx942": ("published-corpus-gfx942.json", corpus_tables.published_corpus),
+        "public-kernels": ("public-kernels-sm90-h100.json", corpus_tables.public_kernels),
+        "public-kernels-unseen": ("public-kernels-unseen-sm90-h100.json", corpus_tables.public_kernels),
+        "public-kernels-sm100": ("public-kernels-sm100-beside-h200.json.xz", corpus_tables.public_kernels_of_target),
+        "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", corpus_tables.public_kernels_of_target),
+        "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
+        "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
+        "public-kernels-further": ("public-kernels-further-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
@@ -690,10 +515,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
         "lock-costs-h200": "nox -s bench-locks",
         "model-locks-pinned-h200": (
-            "python -m bitwise_bench.model_locks --attention pinned --folder FOLDER --out RECORD"
+            "python -m bitwise_bench.models.model_locks --attention pinned --folder FOLDER --out RECORD"
         ),
-        "replayed-locks": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
-        "replayed-locks-h200": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
+        "replayed-locks": "python -m bitwise_bench.models.model_locks --replay --folder FOLDER --out RECORD",
+        "replayed-locks-h200": "python -m bitwise_bench.models.model_locks --replay --folder FOLDER --out RECORD",
     }
 )
 """Tables whose record may be missing, and the command that writes it."""
@@ -774,7 +599,3 @@ def main() -> int:
         if (found := rewritten(text, Path("records"))) != text:
             page.write_text(found, encoding="utf-8")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

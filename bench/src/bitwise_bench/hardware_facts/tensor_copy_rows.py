@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - a line of PTX is read as one
 """Where tensor copies put the rows of a box in shared memory, on a GPU of sm_90: each swizzle, rows of each length.
 
-    python -m bitwise_bench.tensor_copy_rows --record records/tensor-copy-rows-sm90-h200.json
+    python -m bitwise_bench.hardware_facts.tensor_copy_rows --record records/tensor-copy-rows-sm90-h200.json
 
 A copy that is an illegal instruction ends the process's use of the GPU, so that another process continues.
 """
@@ -165,7 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record["copies"].append({**asdict(of), **found})
         chosen.record.write_text(json.dumps(record, separators=(",", ":")) + "\n")
         if not found:
-            os.execv(sys.executable, [sys.executable, "-m", "bitwise_bench.tensor_copy_rows", *sys.argv[1:]])
+            os.execv(
+                sys.executable, [sys.executable, "-m", "bitwise_bench.hardware_facts.tensor_copy_rows", *sys.argv[1:]]
+            )
     return 0
 
 

@@ -8,11 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
+from bitwise_bench.result_tables.markdown import markdown_table
 
 LAYOUTS: Mapping[tuple[str, str], str] = MappingProxyType({
     ("nn", "float16"): "rows of both, fp16", ("nt", "bfloat16"): "linear layer, bf16",
@@ -51,7 +47,7 @@ def published_products(records: Sequence[Mapping[str, Any]]) -> str:
         tuned = [row["cublas"] / row["tuned"] for row in each["rows"] if "tuned" in row]
         sentence = f"{len(tuned)} products were tuned, to a mean of {_mean(tuned)}. " if tuned else ""
         tables.append(
-            _markdown(("cuBLAS's time over ours", "shapes", *columns), rows)
+            markdown_table(("cuBLAS's time over ours", "shapes", *columns), rows)
             + f"\n\nGeometric means of CUDA graphs, in turn. Of {len(chosen)} products without tuning the mean is "
             f"{_mean(chosen)}, {sum(ratio < 0.9 for ratio in chosen)} are below 0.9, the slowest is {min(chosen):.2f}; "
             f"{summary['schedules whose bytes differ']} of {summary['schedules that ran']} schedules had other bytes. "
@@ -81,7 +77,9 @@ def product_speeds(records: Sequence[Mapping[str, Any]]) -> str:
         ])  # fmt: skip
         wrong += each["summary"]["schedules whose bytes differ"]
     head = ("cuBLAS's time over ours", "products", "all", *classes, "odd sizes", "below 0.9", "slowest")
-    return _markdown(head, rows) + f"\n\nGeometric means of CUDA graphs, in turn; {wrong} schedules had other bytes."
+    return (
+        markdown_table(head, rows) + f"\n\nGeometric means of CUDA graphs, in turn; {wrong} schedules had other bytes."
+    )
 
 
 def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
@@ -97,7 +95,7 @@ def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
         [gpu, library, *(f"{found[dtype]:,}" for dtype in types), found["other"], found["not compared"]]
         for (gpu, library), found in sorted(counts.items())
     ]
-    return _markdown(("GPU", "cuBLASLt", *types, "other bytes", "not compared"), rows)
+    return markdown_table(("GPU", "cuBLASLt", *types, "other bytes", "not compared"), rows)
 
 
 def fused_epilogues(record: Mapping[str, Any]) -> str:
@@ -122,7 +120,7 @@ def fused_epilogues(record: Mapping[str, Any]) -> str:
     wrong, fused, count = (
         sum(each["summary"][name] for each in record["parts"].values()) for name in ("other bytes", "fused", "cases")
     )
-    return _markdown(head, rows) + (
+    return markdown_table(head, rows) + (
         f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. A fused kernel computes {fused} of "
         f"{count} products, and the product and the operators the others. "
         "A kernel that is timed at its first call is the fastest of four. "
@@ -149,7 +147,7 @@ def scaled_blocks(records: Sequence[Mapping[str, Any]]) -> str:
         rows.append([label, found["products"], *means, found["other bytes"]])
     shown = (name.replace("x", " x ") for name in names)
     head = ("cuBLAS's time over ours", "products", *shown, "slowest", "other bytes")
-    return _markdown(head, rows) + (
+    return markdown_table(head, rows) + (
         "\n\nGeometric means of CUDA graphs, in turn; 1 x 128: a scale for each row of A and for 128 columns of B."
     )
 

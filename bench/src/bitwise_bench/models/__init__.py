@@ -1,0 +1,1 @@
+"""Whole transformers: training, serving and locks, by their bytes and by their times."""

@@ -1,0 +1,1 @@
+"""The tables of README.md and docs/, generated from the records and the plugins."""
