@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bitwise_core.execution.domains import terms
+from bitwise_core.execution.domains import term_arithmetic as terms
 from bitwise_core.execution.values import predicate_bits, rule_matching
 from ptx_programs import hashes, store
 from random_programs import integers
