@@ -5,15 +5,9 @@ import pytest
 
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_nvidia_sm100.tensor_memory import (
-    COLUMNS,
-    LANES,
-    UNIT,
-    Accumulator,
-    TensorMemory,
-    loaded,
-    stored,
-)
+from bitwise_nvidia_sm100.tensor_memory.accesses import loaded, stored
+from bitwise_nvidia_sm100.tensor_memory.memory import Accumulator, TensorMemory
+from bitwise_nvidia_sm100.tensor_memory.places import COLUMNS, LANES, UNIT
 
 BLOCKS, WIDTH = 3, 16
 LANE_SETS = [np.arange(LANES), np.flatnonzero(np.arange(LANES) % 32 < 16), np.flatnonzero(np.arange(LANES) % 32 >= 16)]

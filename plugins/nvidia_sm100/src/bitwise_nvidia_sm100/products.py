@@ -39,20 +39,14 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
 from bitwise_nvidia_sm100.descriptors import Scales, Shape, check_unit, element_places, tile_layout
 from bitwise_nvidia_sm100.matrix_units import SAME_STEPS, SHARED, TCGEN05
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
-from bitwise_nvidia_sm100.tensor_memory import (
-    LANES,
-    NAME,
-    PIPELINE,
-    QUARTER,
-    Accumulator,
-    TensorMemory,
+from bitwise_nvidia_sm100.tensor_memory.column_values import (
     differ_in_pairs,
     first_copies,
     joined_vectors,
     of_both_blocks,
-    race_cells,
-    tensor_memory,
 )
+from bitwise_nvidia_sm100.tensor_memory.memory import Accumulator, TensorMemory, tensor_memory
+from bitwise_nvidia_sm100.tensor_memory.places import LANES, NAME, PIPELINE, QUARTER, race_cells
 
 OPERAND_READ, COPY, SHIFT, ORDERED_RESULT = 1, 2, 3, 4
 """The kinds of work that read A or scales, copy, shift rows, and write D where all multiplications of a thread are in

@@ -17,7 +17,9 @@ from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
 from bitwise_nvidia_sm100.products import OPERAND_READ, SHIFT, pairs_of
-from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, moved, race_cells, tensor_memory
+from bitwise_nvidia_sm100.tensor_memory.column_values import moved
+from bitwise_nvidia_sm100.tensor_memory.memory import tensor_memory
+from bitwise_nvidia_sm100.tensor_memory.places import LANES, NAME, PIPELINE, QUARTER, race_cells
 
 _COLUMNS = 8
 _LANE = np.arange(LANES)

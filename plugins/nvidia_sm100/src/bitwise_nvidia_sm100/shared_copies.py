@@ -22,7 +22,8 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, 
 from bitwise_nvidia_sm100.descriptors import check_unit, tile_layout
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
 from bitwise_nvidia_sm100.products import COPY, OPERAND_READ, pairs_of
-from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, race_cells, tensor_memory
+from bitwise_nvidia_sm100.tensor_memory.memory import tensor_memory
+from bitwise_nvidia_sm100.tensor_memory.places import LANES, NAME, PIPELINE, QUARTER, race_cells
 
 _SHAPES: dict[frozenset[str], tuple[int, int, tuple[int, ...]]] = {
     frozenset({"128x256b"}): (128, 32, (0, 1, 2, 3)),

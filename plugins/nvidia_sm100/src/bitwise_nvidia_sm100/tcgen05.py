@@ -55,7 +55,10 @@ from bitwise_nvidia_sm100.products import Product, matrix_step
 from bitwise_nvidia_sm100.row_shifts import shift_step
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.shared_copies import copy_step
-from bitwise_nvidia_sm100.tensor_memory import (
+from bitwise_nvidia_sm100.tensor_memory.accesses import loaded, stored
+from bitwise_nvidia_sm100.tensor_memory.column_values import same_of_threads
+from bitwise_nvidia_sm100.tensor_memory.memory import tensor_memory
+from bitwise_nvidia_sm100.tensor_memory.places import (
     ALLOCATION,
     LANES,
     LOADS,
@@ -63,11 +66,7 @@ from bitwise_nvidia_sm100.tensor_memory import (
     PIPELINE,
     STORES,
     fragment,
-    loaded,
     race_cells,
-    same_of_threads,
-    stored,
-    tensor_memory,
 )
 
 TABLE = OpcodeTable()

@@ -1,42 +1,29 @@
-"""Tensor memory: 512 columns of 128 lanes of 32 bits for each block, and the layouts of its loads and stores.
-
-Source: PTX ISA 8.8, "Tensor Memory" and "Data Movement Shape".
-An address holds the lane in its upper and the column in its lower 16 bits.
-"""
+"""The contents of tensor memory: columns that hold values, and what was written but is not in the columns yet."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.matrix_chains import shape_of
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
+from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
-
-LANES, COLUMNS = 128, 512
-UNIT = 32
-"""Columns are allocated in units of this number."""
-_GROUP = 16
-"""The detector of races distinguishes groups of this number of lanes: no access takes a part of one."""
-NAME = "tensor memory"
-PIPELINE, LOADS, STORES, ALLOCATION = range(1, 5)
-"""The agents: the pipeline of a thread, and the loads, the stores and the allocations of a warp."""
-QUARTER = 32
-"""The number of lanes that one warp of four accesses."""
-
-
-def are_among(lanes: Array, others: Array) -> bool:
-    """Return whether all of some lanes are among others."""
-    return others.size == LANES or np.array_equal(lanes, others) or bool(np.isin(lanes, others).all())
+from bitwise_nvidia_sm100.tensor_memory.column_values import (
+    interleaved,
+    of_lanes,
+    replaced,
+    side_by_side,
+    stacked,
+    unstacked,
+)
+from bitwise_nvidia_sm100.tensor_memory.places import COLUMNS, LANES, NAME, UNIT, are_among
+from bitwise_nvidia_sm100.tensor_memory.register_columns import columns_of_registers
 
 
 class Written(ABC):
@@ -178,7 +165,8 @@ class StoredRegisters(Written):
     def settle(self, memory: TensorMemory) -> None:
         """See `Written`."""
         places = self.lanes_of_threads, self.columns_of_threads, self.active
-        store_columns(memory, self.values, *places, packed=False, rows=self.blocks)
+        for number, content, covered in columns_of_registers(self.values, *places, packed=False):
+            memory.put(number, content, self.blocks, covered)
 
     def elements(self, first: int, end: int, lanes: Array, bits: int) -> SymbolicVector | None:
         """See `Written`: of the registers that hold these columns."""
@@ -191,7 +179,7 @@ class StoredRegisters(Written):
             _elements(stacked([extract(value, low, bits) for value in held], threads), place)
             for low in range(0, self.bits, bits)
         ]
-        return _interleaved(parts)
+        return interleaved(parts)
 
     def besides(self, first: int, end: int) -> Sequence[Written] | None:
         """See `Written`; not known where threads store one register inside, and others outside."""
@@ -281,7 +269,7 @@ class TensorMemory:
                 return one.results
             ends = [first, *(min(each.end, end) for each in near)]
             if ends[-1] == end and all(each.first <= start for each, start in zip(near, ends[:-1], strict=True)):
-                return _side_by_side([_columns_of(each, start, end) for each, start in zip(near, ends, strict=False)])
+                return side_by_side([_columns_of(each, start, end) for each, start in zip(near, ends, strict=False)])
         contents = [extract(self.column(number), 0, bits) for number in range(first, end)]
         return of_lanes(stacked(contents), lanes)
 
@@ -426,359 +414,9 @@ def tensor_memory(machine: Machine) -> TensorMemory:
     return found
 
 
-def race_cells(lanes: Array, columns: Array) -> Array:
-    """Return the cells of the race detector that hold these places of tensor memory."""
-    present = np.zeros(COLUMNS * (LANES // _GROUP), dtype=bool)
-    present[columns * (LANES // _GROUP) + lanes // _GROUP] = True
-    return np.flatnonzero(present)
-
-
-@lru_cache(maxsize=256)
-def fragment(shape: str, count: int, packed: bool) -> tuple[Array, Array] | None:
-    """Return the lanes and columns, from the address on, that registers stand for, each of shape (32, registers).
-
-    `count` is the number after x in the opcode.  `packed`: a register stands for the low halves of two columns, of
-    which the first is given.  None: the ISA has no such shape.  In the shape 16x32bx2, threads from 16 on access the
-    same places from a second address on.
-    """
-    if count & (count - 1) or not 1 <= count <= 128:
-        return None
-    thread = np.arange(32, dtype=np.int64)[:, None]
-    quad, within = thread // 4, thread % 4
-    if shape == "32x32b":
-        register = np.arange(count, dtype=np.int64)[None]
-        lanes, columns = thread + 0 * register, register + 0 * thread
-    elif shape == "16x32bx2":
-        register = np.arange(count, dtype=np.int64)[None]
-        lanes, columns = thread % 16 + 0 * register, register + 0 * thread
-    elif shape == "16x64b":
-        register = np.arange(count, dtype=np.int64)[None]
-        lanes, columns = quad + 8 * (thread % 2) + 0 * register, 2 * register + thread // 2 % 2
-    elif shape == "16x128b" and count <= 64:
-        register = np.arange(2 * count, dtype=np.int64)[None]
-        lanes, columns = quad + 8 * (register % 2), 4 * (register // 2) + within
-    elif shape == "16x256b" and count <= 32:
-        register = np.arange(4 * count, dtype=np.int64)[None]
-        lanes, columns = quad + 8 * (register // 2 % 2), 8 * (register // 4) + 2 * within + register % 2
-    else:
-        return None
-    return lanes, columns * 2 if packed else columns
-
-
-def loaded(
-    memory: TensorMemory, lanes: Array, columns: Array, active: Array, packed: bool, rows: Array
-) -> Sequence[Value]:
-    """Return the registers, of all threads, that a load of these blocks fills from each active thread's places.
-
-    `lanes` and `columns` have the shape (threads, registers), `active` the shape (threads,).
-    """
-    whole = None if packed else memory.registers_at(lanes, columns, active, rows)
-    if whole is not None:
-        return whole
-    found = []
-    index = np.where(active[:, None], lanes, 0)
-    numbers, in_place = _numbers(columns, active), _in_place(index)
-    for register in range(lanes.shape[1]):
-        value: Value | None = None
-        for number in numbers[register]:
-            content = memory.column(number)
-            if packed:
-                content = concat([extract(content, 0, 16), extract(memory.column(number + 1), 0, 16)])
-            content = content if in_place[register] else take_threads(content, index[None, :, register])
-            chosen = columns[:, register] == number
-            value = content if value is None else blend_values(chosen[None], content, value)
-        assert value is not None
-        found.append(value)
-    return found
-
-
-def _numbers(columns: Array, active: Array) -> list[list[int]]:
-    """Return the numbers of the columns that active threads access, for each register, in ascending order."""
-    own = columns[active]
-    alike = (own == own[:1]).all(axis=0).tolist()
-    return [
-        [first] if one else np.unique(own[:, register]).tolist()
-        for register, (first, one) in enumerate(zip(own[0].tolist(), alike, strict=True))
-    ]
-
-
-def _in_place(lanes: Array) -> list[bool]:
-    """Return for each register whether thread t accesses lane t, for all lanes."""
-    if lanes.shape[0] != LANES:
-        return [False] * lanes.shape[1]
-    found: list[bool] = (lanes == _identity(LANES)[:, None]).all(axis=0).tolist()
-    return found
-
-
-_EVERY_LANE = np.ones(LANES, dtype=bool)
-
-
-def stored(
-    memory: TensorMemory,
-    values: Sequence[Value],
-    lanes: Array,
-    columns: Array,
-    active: Array,
-    packed: bool,
-    rows: Array,
-) -> None:
-    """Store the registers of each active thread at these lanes and columns in these blocks; see `loaded`."""
-    if not packed:
-        own = columns[active]
-        first, count = int(own.min()), int(own.max()) + 1 - int(own.min())
-        source = np.full((count, LANES), -1)
-        # A later register, and a later thread of one register, is written last.
-        number = np.arange(columns.size).reshape(columns.shape[::-1]).T
-        source[own.T - first, lanes[active].T] = number[active].T
-        chosen = np.flatnonzero((source >= 0).any(axis=0))
-        if (source[:, chosen] >= 0).all():
-            places = lanes, columns, active
-            memory.hold(StoredRegisters(first, count, chosen, rows, values, *places, source[:, chosen]))
-            return
-    store_columns(memory, values, lanes, columns, active, packed=packed, rows=rows)
-
-
-def store_columns(
-    memory: TensorMemory,
-    values: Sequence[Value],
-    lanes: Array,
-    columns: Array,
-    active: Array,
-    *,
-    packed: bool,
-    rows: Array,
-) -> None:
-    """See `stored`: to one column after the other."""
-    threads = lanes.shape[0]
-    contents: dict[int, Value] = {}
-    covered: dict[int, Array] = {}
-    """The lanes of each column that are written."""
-    numbers = _numbers(columns, active)
-    in_place = _in_place(lanes) if active.all() else [False] * len(values)
-    for register, value in enumerate(values):
-        for number in numbers[register]:
-            parts = (
-                {
-                    number: concat([extract(value, 0, 16), poison(16)]),
-                    number + 1: concat([extract(value, 16, 16), poison(16)]),
-                }
-                if packed
-                else {number: value}
-            )
-            if in_place[register] and len(numbers[register]) == 1:
-                contents |= parts
-                covered.update(dict.fromkeys(parts, _EVERY_LANE))
-                continue
-            chosen = np.flatnonzero(active & (columns[:, register] == number))
-            index, written = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=bool)
-            index[lanes[chosen, register]] = chosen
-            written[lanes[chosen, register]] = True
-            for place, part in parts.items():
-                content = moved(part, index, threads)
-                before = covered.get(place)
-                if before is not None:
-                    content = blend_values(written[None], content, contents[place])
-                covered[place] = written if before is None else before | written
-                contents[place] = content
-    for place, content in contents.items():
-        memory.put(place, content, rows, covered[place])
-
-
-def same_of_threads(values: Sequence[Value], some: Array, others: Array) -> bool:
-    """Return whether these values are equal between some threads and others, in every block."""
-    for value in values:
-        vector = as_symbolic_vector(value)
-        parts = [vector.words] if isinstance(vector.flags, int) else [vector.words, vector.flags]
-        for part in parts:
-            if part.shape[-1] > 1 and not np.array_equal(part[..., some], part[..., others]):
-                return False
-    return True
-
-
-def moved(value: Value, index: Array, size: int) -> Value:
-    """Return `take_threads` of a value of `size` threads or lanes, the value itself where nothing moves."""
-    if index.size == size and np.array_equal(index, _identity(size)):
-        return value
-    return take_threads(value, index[None])
-
-
-@lru_cache(maxsize=16)
-def _identity(size: int) -> Array:
-    return np.arange(size)
-
-
-def stacked(values: Sequence[Value], lanes: int = LANES) -> SymbolicVector:
-    """Return columns, or registers of threads, as one value with words of the shape (2, blocks, columns, lanes)."""
-    whole = _whole_of(values, lanes)
-    if whole is not None:
-        return whole
-    vectors = [as_symbolic_vector(value) for value in values]
-    blocks = max(_blocks(each) for each in vectors)
-    words = np.empty((2, blocks, len(vectors), lanes), dtype=np.uint64)
-    for index, each in enumerate(vectors):
-        words[:, :, index] = each.words
-    first = vectors[0].flags
-    if all(isinstance(each.flags, int) and each.flags == first for each in vectors):
-        return SymbolicVector(vectors[0].bits, words, first)
-    flags = np.empty((blocks, len(vectors), lanes), dtype=np.uint32)
-    for index, each in enumerate(vectors):
-        flags[:, index] = each.flags
-    return SymbolicVector(vectors[0].bits, words, flags)
-
-
-def _blocks(value: SymbolicVector) -> int:
-    own: int = value.words.shape[1]
-    return own if isinstance(value.flags, int) else max(own, value.flags.shape[0])
-
-
-def _whole_of(values: Sequence[Value], lanes: int) -> SymbolicVector | None:
-    """Return the value of which these are all elements in order, None if there is none."""
-    bundles = [value.bundle if isinstance(value, SymbolicVector) else None for value in values]
-    first = bundles[0]
-    if first is None or first[0].words.shape[2] != len(values) or first[0].words.shape[3] != lanes:
-        return None
-    whole = first[0]
-    alike = all(each is not None and each[0] is whole and each[1] == index for index, each in enumerate(bundles))
-    return whole if alike else None
-
-
 def _columns_of(written: Written, first: int, end: int) -> SymbolicVector:
     """Return the results of the columns from `first` to `end` that it has."""
     low, high = first - written.first, min(end, written.end) - written.first
     whole = written.results
     flags = whole.flags if isinstance(whole.flags, int) else whole.flags[:, low:high]
     return SymbolicVector(whole.bits, whole.words[:, :, low:high], flags)
-
-
-def _side_by_side(parts: Sequence[SymbolicVector]) -> SymbolicVector:
-    """Return columns of the same lanes one after the other, with words (2, blocks, columns, lanes)."""
-    if len(parts) == 1:
-        return parts[0]
-    blocks, lanes = max(_blocks(each) for each in parts), parts[0].words.shape[3]
-    words = np.concatenate(
-        [np.broadcast_to(each.words, (2, blocks, each.words.shape[2], lanes)) for each in parts], axis=2
-    )
-    first = parts[0].flags
-    if all(isinstance(each.flags, int) and each.flags == first for each in parts):
-        return SymbolicVector(parts[0].bits, words, first)
-    spread = [np.broadcast_to(np.uint32(each.flags), (blocks, *each.words.shape[2:])) for each in parts]
-    return SymbolicVector(parts[0].bits, words, np.concatenate(spread, axis=1))
-
-
-def _interleaved(parts: Sequence[SymbolicVector]) -> SymbolicVector:
-    """Return the first column of each part, then the second one of each, and so on; see `_side_by_side`."""
-    columns = parts[0].words.shape[2]
-    if len(parts) == 1:
-        return parts[0]
-    whole = _side_by_side(parts)
-    order = np.arange(len(parts) * columns).reshape(len(parts), columns).T.reshape(-1)
-    flags = whole.flags if isinstance(whole.flags, int) else whole.flags[:, order]
-    return SymbolicVector(whole.bits, whole.words[:, :, order], flags)
-
-
-def unstacked(value: SymbolicVector) -> Mapping[int, SymbolicVector]:
-    """Return the columns of a value with words of the shape (2, blocks, columns, lanes), by number."""
-    found = {}
-    for index in range(value.words.shape[2]):
-        flags = value.flags if isinstance(value.flags, int) else L.uniform_flags(value.flags[:, index])
-        each = SymbolicVector(value.bits, value.words[:, :, index], flags)
-        each.bundle = (value, index)
-        found[index] = each
-    return found
-
-
-def first_copies(parts: Sequence[Value], rows: int) -> SymbolicVector:
-    """Return the lanes of the first quarter of columns, one column after another, with words (2, blocks, rows).
-
-    Raises Unsupported unless each quarter of the lanes holds the same values in the lanes that rows use.
-    """
-    whole = stacked(parts)
-    blocks, count = whole.words.shape[1:3]
-    quarters = LANES // QUARTER
-    words = whole.words.reshape(2, blocks, count, quarters, QUARTER)
-    used = np.arange(count * QUARTER).reshape(count, QUARTER) < rows
-    differ = ((words != words[..., :1, :]).any(axis=(0, 3)) & used).any()
-    flags = whole.flags
-    if not isinstance(flags, int):
-        split = np.broadcast_to(flags, (flags.shape[0], count, LANES)).reshape(-1, count, quarters, QUARTER)
-        differ |= ((split != split[..., :1, :]).any(axis=2) & used).any()
-        flags = split[..., 0, :].reshape(-1, count * QUARTER)[:, :rows]
-    if differ:
-        raise Unsupported("the quarters of the lanes of tensor memory do not hold the same scales")
-    chosen = words[..., 0, :].reshape(2, blocks, count * QUARTER)[..., :rows]
-    return SymbolicVector(whole.bits, chosen, flags if isinstance(flags, int) else L.uniform_flags(flags))
-
-
-def of_both_blocks(half: SymbolicVector, blocks: int) -> SymbolicVector:
-    """Return rows of words (2, blocks, rows, k): those of the even block of each pair, then those of the odd one."""
-    even = np.arange(blocks) // 2 * 2
-    words = np.broadcast_to(half.words, (2, blocks, *half.words.shape[2:]))
-    flags = half.flags
-    if not isinstance(flags, int):
-        whole = np.broadcast_to(flags, (blocks, *half.words.shape[2:]))
-        flags = np.concatenate([whole[even], whole[even + 1]], axis=1)
-    return SymbolicVector(half.bits, np.concatenate([words[:, even], words[:, even + 1]], axis=2), flags)
-
-
-def differ_in_pairs(value: SymbolicVector, blocks: Array) -> bool:
-    """Return whether the two blocks of a pair, of those in a boolean array, hold different words or flags."""
-    parts = [value.words] if isinstance(value.flags, int) else [value.words, value.flags[None]]
-    pairs = blocks[::2]
-    return any(part.shape[1] > 1 and (part[:, ::2] != part[:, 1::2])[:, pairs].any() for part in parts)
-
-
-def joined_vectors(vectors: SymbolicVector, more: Sequence[SymbolicVector]) -> SymbolicVector:
-    """Return vectors of words (2, blocks, rows, k) with further elements of words (2, blocks, rows) at their ends."""
-    parts = [vectors, *(_widened(each) for each in more)]
-    rows = vectors.words.shape[2]
-    blocks = max(_blocks(each) for each in parts)
-    words = np.concatenate(
-        [np.broadcast_to(each.words, (2, blocks, rows, each.words.shape[3])) for each in parts], axis=3
-    )
-    if all(isinstance(each.flags, int) and each.flags == vectors.flags for each in parts):
-        return SymbolicVector(vectors.bits, words, vectors.flags)
-    flags = np.concatenate(
-        [np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (blocks, *each.words.shape[2:])) for each in parts],
-        axis=2,
-    )
-    return SymbolicVector(vectors.bits, words, flags)
-
-
-def _widened(value: SymbolicVector) -> SymbolicVector:
-    flags = value.flags if isinstance(value.flags, int) else value.flags[..., None]
-    return SymbolicVector(value.bits, value.words[..., None], flags)
-
-
-def of_lanes(value: SymbolicVector, lanes: Array) -> SymbolicVector:
-    """Return some lanes of a value with words of the shape (2, blocks, columns, lanes)."""
-    if lanes.size == LANES:
-        return value
-    flags = value.flags if isinstance(value.flags, int) else value.flags[..., lanes]
-    return SymbolicVector(value.bits, value.words[..., lanes], flags)
-
-
-def replaced(whole: SymbolicVector, new: SymbolicVector, lanes: Array, blocks: Array) -> SymbolicVector:
-    """Return a value of all lanes in which some lanes of some blocks are replaced."""
-    count, rows = whole.words.shape[2], max(whole.words.shape[1], new.words.shape[1])
-    shape = (rows, count, lanes.size)
-    words = np.broadcast_to(new.words, (2, *shape))
-    flags = new.flags if isinstance(new.flags, int) else np.broadcast_to(new.flags, shape)
-    if lanes.size == LANES and blocks.all():
-        return SymbolicVector(new.bits, words, flags)
-    rows = rows if blocks.all() else len(blocks)
-    full = (rows, count, LANES)
-    chosen = np.zeros((rows, LANES), dtype=bool)
-    chosen[np.ix_(np.ones(rows, dtype=bool) if blocks.all() else blocks, lanes)] = True
-    spread = np.zeros(LANES, dtype=np.int64)
-    spread[lanes] = np.arange(lanes.size)
-    moved = SymbolicVector(
-        new.bits,
-        np.broadcast_to(words[..., spread], (2, *full)),
-        flags if isinstance(flags, int) else flags[..., spread],
-    )
-    found = L.blend(
-        np.broadcast_to(chosen[:, None], full),
-        moved,
-        SymbolicVector(whole.bits, np.broadcast_to(whole.words, (2, *full)), whole.flags),
-    )
-    return found
