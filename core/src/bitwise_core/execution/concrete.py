@@ -14,9 +14,10 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers, open_integers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
+from bitwise_core.execution.deciding_values import unknown_lanes
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.executor import DIVIDED_BLOCKS, MAXIMUM_STEPS, Executor, unknown_lanes
+from bitwise_core.execution.executor import DIVIDED_BLOCKS, MAXIMUM_STEPS, Executor
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import ClusterState, Machine

@@ -13,7 +13,7 @@ followed for each number of iterations up to a bound (`data_loops`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,11 +21,13 @@ import numpy as np
 
 from bitwise_core.assembly.module import Symbol
 from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.barrier_passes import are_parts_of_warps, meet, pass_without
 from bitwise_core.execution.byte_functions import steps_with_byte_functions
 from bitwise_core.execution.data_loops.iterations import LongLoop, long_loop
 from bitwise_core.execution.data_loops.loop import loop_at
 from bitwise_core.execution.data_loops.loop_systems import run_loop_system
 from bitwise_core.execution.data_loops.register_loops import run_register_loop
+from bitwise_core.execution.deciding_values import note_values, noted
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect
@@ -59,8 +61,7 @@ from bitwise_core.execution.separate_registers import SeparateRegisters, may_be_
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.uniformity import is_uniform
-from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_core.execution.values.symbolic_vector import Array, Value, constant_mask, width
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 MAXIMUM_STEPS = 20_000_000
 
@@ -233,14 +234,14 @@ class Executor:
             if machine.condition is not None:
                 refusal = refusal_under_condition(program.infos[pc])
                 if refusal is not None:
-                    raise _noted(DataDependent(refusal, instructions[pc].line, (machine.condition,)), machine)
+                    raise noted(DataDependent(refusal, instructions[pc].line, (machine.condition,)), machine)
             try:
                 control = steps[pc](machine)
             except Unsupported as error:
                 if error.line is None:
                     error.occurred_at(instructions[pc].line)
                 if isinstance(error, DataDependent):
-                    _note_values(error, machine, program.infos[pc].reads)
+                    note_values(error, machine, program.infos[pc].reads)
                 raise
             except Exception as error:
                 if is_unwritten_register(error):
@@ -308,7 +309,7 @@ class Executor:
         elif isinstance(control, Exit | Return):
             if machine.condition is not None and not self.follows_data:
                 values = (machine.condition,)
-                raise _noted(DataDependent("the kernel's end depends on data", self._line(pc), values), machine)
+                raise noted(DataDependent("the kernel's end depends on data", self._line(pc), values), machine)
             groups.remove(group)
             if isinstance(control, Exit):
                 self._end(group)
@@ -318,7 +319,7 @@ class Executor:
         elif isinstance(control, Barrier):
             if machine.condition is not None:
                 values = (machine.condition,)
-                raise _noted(DataDependent("a barrier depends on data", self._line(pc), values), machine)
+                raise noted(DataDependent("a barrier depends on data", self._line(pc), values), machine)
             if control.count is None and self.outside is not None:
                 present = machine.active((machine.blocks, machine.threads)).any(axis=1)
                 if (self.outside.any(axis=1) & present).any():
@@ -445,7 +446,7 @@ class Executor:
             return
         stopped = long_loop(machine, program, pc, loop, taken, entered, MAXIMUM_NESTING - self.depth)
         if stopped is not None:
-            raise _noted(stopped, machine)
+            raise noted(stopped, machine)
         whole = self._whole_blocks_choose(taken, group, join)
         together = whole or is_uniform(machine, taken, machine.warp)
         machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not together
@@ -547,7 +548,7 @@ class Executor:
             or control.target <= pc
         ):
             reason = "the kernel's control flow depends on data (a loop or an early end)"
-            raise _noted(DataDependent(reason, self._line(pc), (taken,)), machine)
+            raise noted(DataDependent(reason, self._line(pc), (taken,)), machine)
         before, local, parameters = machine.registers, machine.local, machine.parameters
         outer = machine.condition
         results = []
@@ -664,37 +665,19 @@ class Executor:
                 everyone = whole_mask(alive, full)
                 if self.outside is not None:
                     everyone = everyone | self.outside
-                if count is not None and _parts_of_warps(present[ready], everyone[ready], machine.warp):
+                if count is not None and are_parts_of_warps(present[ready], everyone[ready], machine.warp):
                     raise Unsupported("a barrier of some threads is executed by a part of a warp", machine.line)
                 if (arrived > needed).any():
                     reason = "more threads arrive at a barrier together than it waits for: which of them meet is open"
                     raise Unsupported(reason, machine.line)
-                self._meet(number, present & ready[:, None])
+                meet(machine, number, present & ready[:, None])
                 machine.races.forget_what_is_ordered()
                 # Blocks that have ended pass no barrier, and access nothing either.
                 passed = ~(everyone & ~(present & ready[:, None])).any(axis=1)
                 if not orders_global or (machine.memory.orders_blocks and not passed.all()):
                     continue
-                if not self._pass_without(~everyone & (ready & passed)[:, None]):
+                if not pass_without(machine, ~everyone & (ready & passed)[:, None]):
                     machine.epoch = next_epoch(machine.epoch, passed)
-
-    def _meet(self, number: int, lanes: Array) -> None:
-        """These lanes, shape (blocks, threads), meet at a barrier of their block."""
-        machine = self.machine
-        starts = np.arange(0, machine.threads, machine.warp)
-        warps = np.logical_or.reduceat(lanes, starts, axis=1)
-        for chosen in np.unique(warps[warps.any(axis=1)], axis=0):
-            for races in machine.races.of_blocks((warps == chosen).all(axis=1)):
-                races.barrier(np.flatnonzero(chosen), number)
-
-    def _pass_without(self, ended: Array) -> bool:
-        """Return whether whole warps that have ended have stored in global memory: no barrier orders what they did."""
-        machine = self.machine
-        if not ended.any():
-            return False
-        starts = np.arange(0, machine.threads, machine.warp)
-        gone = np.repeat(np.logical_and.reduceat(ended, starts, axis=1), machine.warp, axis=1)[:, : machine.threads]
-        return bool(gone.any()) and machine.memory.pass_without(np.broadcast_to(machine.thread, gone.shape)[gone])
 
     def _release_single_group(self, group: LaneGroup, orders_global: bool) -> None:
         machine = self.machine
@@ -706,49 +689,8 @@ class Executor:
         group.waiting = None
 
 
-def _parts_of_warps(present: Array, everyone: Array, warp: int) -> bool:
-    """Return whether some lanes of a warp are present and others, of those that have not exited, are not."""
-    starts = np.arange(0, present.shape[1], warp)
-    some, others = (np.logical_or.reduceat(each, starts, axis=1) for each in (present, everyone & ~present))
-    return bool((some & others).any())
-
-
 def _nested_too_deeply(machine: Machine) -> Unsupported:
     reason = "branches on data or calls nest too deeply"
     if machine.condition is None:
         return Unsupported(reason)
-    return _noted(DataDependent(reason, None, (machine.condition,)), machine)
-
-
-def _noted(error: DataDependent, machine: Machine) -> DataDependent:
-    _note_values(error, machine, ())
-    return error
-
-
-def _note_values(error: DataDependent, machine: Machine, registers: Iterable[str]) -> None:
-    """Note the values on which an error depends: by default the condition, or what the instruction read of data.
-
-    Predicates decide before other registers do.  Nothing is noted in other domains than that of terms.
-    """
-    if machine.domain.name != "terms":
-        return
-    if not error.values and machine.condition is not None:
-        error.values = (machine.condition,)
-    if not error.values:
-        read = [machine.registers[name] for name in sorted(registers) if name in machine.registers]
-        unknown = [each for each in read if machine.known(each) is None]
-        error.values = tuple([each for each in unknown if width(each) == 1] or unknown)
-    for value in error.values:
-        rows = np.flatnonzero(np.any(unknown_lanes(machine, value), axis=1))
-        if rows.size:
-            error.row = int(rows[0])
-            return
-
-
-def unknown_lanes(machine: Machine, value: Value) -> Array:
-    """Return the active lanes in which a value is no number, of the shape of the value and of the mask together."""
-    if isinstance(value, np.ndarray):
-        return np.zeros((1, 1), dtype=bool)
-    vector = as_symbolic_vector(value)
-    unknown: Array = np.broadcast_to(~np.asarray(constant_mask(vector)), vector.words.shape[1:])
-    return unknown if machine.mask is None else unknown & machine.mask
+    return noted(DataDependent(reason, None, (machine.condition,)), machine)
