@@ -19,8 +19,8 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float
 from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.sets.ac_terms import AC_INDEX, is_float
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, with_architecture_nans
 from bitwise_core.numerics import operation

@@ -20,7 +20,7 @@ from bitwise_core.execution.data_loops import loop_systems
 from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
 from bitwise_core.execution.memory.shared_memory import SharedMemory
-from bitwise_core.execution.values import mma_steps
+from bitwise_core.execution.values.matrix_steps import mma_steps
 from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_ptx.opcodes import fragments
 from bitwise_nvidia_sm90 import wgmma

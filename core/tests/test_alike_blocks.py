@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.term_recorder import TermContext
-from bitwise_core.execution.values import mma_steps
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import HashedVectors, hashed_vectors
+from bitwise_core.execution.values.matrix_steps import mma_steps
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors, hashed_vectors
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 
 ROWS, K = 4, 8

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.values import hashing
-from bitwise_core.execution.values.bounds import maximum_of, maximum_of_result, without_mask
+from bitwise_core.execution.values.integers.bounds import maximum_of, maximum_of_result, without_mask
 from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import INTEGER, TERM, PackedVector, SymbolicVector, constant_vector

@@ -7,10 +7,10 @@ import pytest
 
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.values import deferred_steps
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.deferred_steps import DeferredChain, LoadedVectors
-from bitwise_core.execution.values.mma_steps import HashedVectors, IntegerProducts, MmaStep, OperandVectors
+from bitwise_core.execution.values.matrix_steps import deferred_steps
+from bitwise_core.execution.values.matrix_steps.deferred_steps import DeferredChain, LoadedVectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors, IntegerProducts, MmaStep, OperandVectors
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.execution.values.term_hash import full_hash
 

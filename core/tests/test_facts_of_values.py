@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.values import rule_plans
 from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.rewriting import rule_plans
 from bitwise_core.execution.values.symbolic_vector import NOT_NEGATIVE, Value, has_flag
 from bitwise_core.numerics import operation
 

@@ -8,7 +8,7 @@ import pytest
 
 from bitwise_core.execution.domains.bits import lanewise
 from bitwise_core.execution.finite_patterns import not_finite
-from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
+from bitwise_core.execution.values.floats.finiteness import makes_non_finite, mma_makes_non_finite
 from bitwise_core.numerics import FLOAT_FORMATS, operation
 from bitwise_core.numerics.mma import multiply_accumulate
 from bitwise_core.numerics.mma.spec import MmaSpec

@@ -11,8 +11,14 @@ import pytest
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.matrix_chains import FACTORS, PRIME, ChainedRegister, ChainedSteps, _payload
-from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, mma_terms, mma_terms_in_order
+from bitwise_core.execution.values.matrix_steps.matrix_chains import (
+    FACTORS,
+    PRIME,
+    ChainedRegister,
+    ChainedSteps,
+    _payload,
+)
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors, MmaStep, mma_terms, mma_terms_in_order
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import base_hash, full_hash, term
 

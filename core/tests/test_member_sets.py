@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from bitwise_core.execution.values.member_sets import MemberSets
+from bitwise_core.execution.values.sets.member_sets import MemberSets
 
 PRIMES = ((1 << 32) - 5, (1 << 64) - 59)
 

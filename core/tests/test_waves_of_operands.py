@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import HashedVectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 
 ROWS, K = 4, 8

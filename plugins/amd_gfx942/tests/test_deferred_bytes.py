@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import deferred_bytes, matrix_fragments
-from bitwise_amd_gfx942.opcodes.deferred_bytes import OF_SOURCE, Bytes, joined_bytes, masked_bytes, shifted_bytes
+from bitwise_amd_gfx942.opcodes.matrix import matrix_fragments
+from bitwise_amd_gfx942.opcodes.operands import deferred_bytes
+from bitwise_amd_gfx942.opcodes.operands.deferred_bytes import (
+    OF_SOURCE,
+    Bytes,
+    joined_bytes,
+    masked_bytes,
+    shifted_bytes,
+)
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution.values.symbolic_vector import Value
 from gfx942_kernels import reading, run

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from bitwise_amd_gfx942 import address_flow
+from bitwise_amd_gfx942.addresses import address_flow
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.comparison import compare

@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import add64, operand_access
+from bitwise_amd_gfx942.opcodes.operands import operand_access
+from bitwise_amd_gfx942.opcodes.vector import add64
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution import byte_functions, deferred_blends
 from bitwise_core.execution.machine import Machine

@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import deferred_lanes, dpp, lanewise
+from bitwise_amd_gfx942.opcodes.operands import deferred_lanes, dpp
+from bitwise_amd_gfx942.opcodes.vector import lanewise
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import Value

@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import comparisons, execution_mask
+from bitwise_amd_gfx942.opcodes.operands import execution_mask
+from bitwise_amd_gfx942.opcodes.vector import comparisons
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_amd_gfx942.opcodes import scalar_steps
+from bitwise_amd_gfx942.opcodes.scalar import scalar_steps
 from bitwise_core.execution.concrete import LANES_PER_BATCH, prepare_launch
 from gfx942_kernels import launch_of, reading, run, text_of
 

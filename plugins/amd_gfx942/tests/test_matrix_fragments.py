@@ -7,13 +7,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import matrix_fragments
-from bitwise_amd_gfx942.opcodes.matrix_fragments import Fragment
-from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile
+from bitwise_amd_gfx942.opcodes.matrix import matrix_fragments
+from bitwise_amd_gfx942.opcodes.matrix.matrix_fragments import Fragment
+from bitwise_amd_gfx942.opcodes.matrix.matrix_layouts import Tile
 from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import HashedVectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, term

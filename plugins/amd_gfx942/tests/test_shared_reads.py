@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes import shared_reads
+from bitwise_amd_gfx942.opcodes.memory import shared_reads
 from gfx942_kernels import reading, run
 
 THREADS = 128

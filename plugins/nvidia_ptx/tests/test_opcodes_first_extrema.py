@@ -12,7 +12,7 @@ import pytest
 
 from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.launch import POINTER_SHIFT
-from bitwise_core.execution.values import first_extrema
+from bitwise_core.execution.values.sets import first_extrema
 from ptx_programs import run
 
 ELEMENTS, SAMPLES = 5, 400

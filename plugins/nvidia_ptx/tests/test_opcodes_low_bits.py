@@ -10,8 +10,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_core.execution.values import linear_hash, packing, stored_bounds
+from bitwise_core.execution.values import packing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.integers import linear_hash, stored_bounds
 from ptx_programs import hashes, simulated
 
 THREADS = 64

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.values import predicate_bits
+from bitwise_core.execution.values.integers import predicate_bits
 from ptx_programs import hashes, store
 from random_programs import integers
 from random_programs.forms import MAKERS, build, clashes

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from bitwise_core.execution.domains import term_arithmetic as terms
-from bitwise_core.execution.values import predicate_bits, rule_matching
+from bitwise_core.execution.values.integers import predicate_bits
+from bitwise_core.execution.values.rewriting import rule_matching
 from ptx_programs import hashes, store
 from random_programs import integers
 from random_programs.forms import MAKERS, Clash, build, clashes

@@ -21,7 +21,7 @@ from bitwise_core.execution.assumptions import (
 )
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, with_arithmetic
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors, MmaStep, with_arithmetic
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics.mma import FusedSum, MmaSpec

@@ -21,7 +21,7 @@ from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.races.epochs import Epoch
-from bitwise_core.execution.values.finiteness import non_finite_lanes
+from bitwise_core.execution.values.floats.finiteness import non_finite_lanes
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
 

@@ -55,7 +55,7 @@ from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import blocks_may_wait
 from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.execution.values.member_sets import MembersRepeat
+from bitwise_core.execution.values.sets.member_sets import MembersRepeat
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,

@@ -9,7 +9,7 @@ from itertools import repeat
 
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.execution.launch import buffer_at, offset_at
-from bitwise_core.execution.values import mma_steps
+from bitwise_core.execution.values.matrix_steps import mma_steps
 from bitwise_core.ir.element_names import element_name
 from bitwise_core.numerics import UnknownOperation, operation
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bitwise_core.checker.divergence import buffer_name
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.execution.launch import buffer_at, offset_at
-from bitwise_core.execution.values import mma_steps
+from bitwise_core.execution.values.matrix_steps import mma_steps
 from bitwise_core.ir.nodes import (
     Concat,
     Constant,

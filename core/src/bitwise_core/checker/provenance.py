@@ -19,8 +19,9 @@ from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.term_recorder import SAME, RecordedTerm, Recorder, TooManyTerms
 from bitwise_core.execution.thread_numbers import block_of
-from bitwise_core.execution.values import hashing, mma_steps
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.matrix_steps import mma_steps
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import WIDENING, base_hash, full_hash
@@ -143,7 +144,7 @@ class Provenance:
                 return self._result(int(order[position]))
             position += 1
         if first == second and scalar.kind == L.TERM and self.recorded:
-            # Of the parts of a guarded value only the second word of the hash is known (`values.nan_guards`).
+            # Of the parts of a guarded value only the second word of the hash is known (`values.floats.nan_guards`).
             keys, order = self._index_of_second_words
             position = int(np.searchsorted(keys, np.uint64(second)))
             if position < len(keys) and int(keys[position]) == second:

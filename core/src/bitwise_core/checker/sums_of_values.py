@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from bitwise_core.checker.divergence import expression_text
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.checker.sum_orders import Entry, Summation, Term
-from bitwise_core.execution.values import mma_steps
+from bitwise_core.execution.values.matrix_steps import mma_steps
 from bitwise_core.execution.values.term_hash import WIDENING
 
 MAXIMUM_TERMS = 4096

@@ -11,7 +11,7 @@ holds.
 - Integers, predicates, and operations that only move or select bits are not constrained.
 
 In the domain of terms, rules may then treat inputs and intermediate values as finite numbers of their own format
-(`values.assumed_finite`), and guarded values (`values.nan_guards`) are not needed.
+(`values.floats.assumed_finite`), and guarded values (`values.floats.nan_guards`) are not needed.
 
 `MATRIX_ARITHMETIC`: each matrix unit computes exactly what its row states, also where the row is published and was not
 measured.  Steps of units whose rows state one arithmetic are then one operation.
@@ -49,7 +49,7 @@ stored, also where `PROXIES_TOGETHER` was measured.  It takes a default away, an
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
-(`values.finiteness`).
+(`values.floats.finiteness`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
-from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
+from bitwise_core.execution.values.sets.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat
 

@@ -30,7 +30,7 @@ from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.store_forwarding import Access, common_granule
 from bitwise_core.execution.races.undetermined import Cause, Kind
-from bitwise_core.execution.values.member_sets import MembersRepeat
+from bitwise_core.execution.values.sets.member_sets import MembersRepeat
 from bitwise_core.execution.values.symbolic_vector import Array
 
 SETTLED_BY_WARP_ORDER = f"--assume {WARP_ORDER} settles this race"

@@ -14,8 +14,8 @@ from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.values.mma_fragments import accumulate, operand_vectors
-from bitwise_core.execution.values.mma_steps import MmaStep
+from bitwise_core.execution.values.matrix_steps.mma_fragments import accumulate, operand_vectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep
 from bitwise_core.execution.values.packing import extract
 from bitwise_toy.matrix_units import MAC
 from bitwise_toy.opcodes import operands

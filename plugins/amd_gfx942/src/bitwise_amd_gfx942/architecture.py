@@ -9,40 +9,28 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942 import matrix_units, rules
-from bitwise_amd_gfx942.address_words import POINTERS, note_preloaded_words
+from bitwise_amd_gfx942.addresses.address_words import POINTERS, note_preloaded_words
 from bitwise_amd_gfx942.bf16_rounding import bf16_roundings
 from bitwise_amd_gfx942.functions import functions_of
 from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
 from bitwise_amd_gfx942.kernarg_segment import kernarg_words
-from bitwise_amd_gfx942.opcodes import (
-    atomics,
-    buffer_loads,
-    buffers,
-    calls,
+from bitwise_amd_gfx942.opcodes import calls, control, gfx950, waits
+from bitwise_amd_gfx942.opcodes.matrix import gfx950_matrix, matrix
+from bitwise_amd_gfx942.opcodes.memory import atomics, buffer_loads, buffers, flat, scratch, shared_memory
+from bitwise_amd_gfx942.opcodes.scalar import scalar_integers, scalar_logic, scalar_memory, scalar_moves
+from bitwise_amd_gfx942.opcodes.vector import (
     comparisons,
-    control,
     conversion,
     cross_lane,
     division,
     dot_products,
-    flat,
     floating,
     fp8_conversion,
-    gfx950,
     gfx950_fp8,
-    gfx950_matrix,
-    matrix,
     packed,
-    scalar_integers,
-    scalar_logic,
-    scalar_memory,
-    scalar_moves,
-    scratch,
-    shared_memory,
     vector_carries,
     vector_integers,
     vector_logic,
-    waits,
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, as_lane_mask_of_pair, storage

@@ -26,7 +26,7 @@ from functools import cache
 
 import numpy as np
 
-from bitwise_amd_gfx942.address_words import may_read_words
+from bitwise_amd_gfx942.addresses.address_words import may_read_words
 from bitwise_amd_gfx942.registers import storage
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, Vector
 from bitwise_core.execution.instruction_info import InstructionInfo

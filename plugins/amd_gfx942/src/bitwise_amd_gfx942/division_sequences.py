@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bitwise_amd_gfx942.reaching_definitions import ReachingDefinitions
+from bitwise_amd_gfx942.analyses.reaching_definitions import ReachingDefinitions
 from bitwise_core.assembly.module import Immediate, Kernel, Modified, Operand, Register, Vector, once_a_kernel
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 

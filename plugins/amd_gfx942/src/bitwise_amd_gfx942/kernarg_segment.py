@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.address_words import POINTERS
+from bitwise_amd_gfx942.addresses.address_words import POINTERS
 from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, Launch, ManifestError, is_like_address

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_amd_gfx942.control_flow import successors
+from bitwise_amd_gfx942.analyses.control_flow import successors
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 

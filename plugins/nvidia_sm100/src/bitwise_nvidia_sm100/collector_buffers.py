@@ -15,7 +15,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.values.mma_steps import OperandVectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import OperandVectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 _QUALIFIER = re.compile(r"collector::(a|b[0-3])::(fill|use|lastuse|discard)")

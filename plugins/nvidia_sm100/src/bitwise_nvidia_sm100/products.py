@@ -16,8 +16,8 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.matrix_chains import shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.matrix_steps.matrix_chains import shape_of
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.common import FORMATS

@@ -24,7 +24,7 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, detector_cells, write_shared
 from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
 from bitwise_core.execution.races.agent_accesses import AgentAccess
-from bitwise_core.execution.values.mma_steps import MmaStep
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.addresses.shared import own_offset

@@ -24,8 +24,8 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRS
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.matrix_steps.matrix_chains import ChainedRegister, ChainedSteps, shape_of
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison

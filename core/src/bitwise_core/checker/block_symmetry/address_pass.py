@@ -44,9 +44,9 @@ from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemo
 from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.races.race_histories import NoRaceDetection
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import mma_steps
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import MmaStep
+from bitwise_core.execution.values.matrix_steps import mma_steps
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import FloatFormat, Operation

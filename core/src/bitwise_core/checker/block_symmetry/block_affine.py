@@ -8,7 +8,7 @@ block, and blocks whose result is not that of the reference block plus one numbe
 (`Grid.narrow`).  A function that is not supported raises NotSymmetric.
 
 The launch is known, so both summands are numbers.  For polynomials over the symbols of a parametric launch see
-`checker.parametric.polynomial`, for hashes of linear forms of data see `execution.values.linear_hash`.
+`checker.parametric.polynomial`, for hashes of linear forms of data see `execution.values.integers.linear_hash`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, OperandVectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import HashedVectors, MmaStep, OperandVectors
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import Operation

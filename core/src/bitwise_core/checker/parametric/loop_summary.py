@@ -54,8 +54,9 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.shared_memory import SharedMemory
-from bitwise_core.execution.values import hashing, nan_marks
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.floats import nan_marks
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison

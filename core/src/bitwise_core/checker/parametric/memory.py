@@ -23,7 +23,7 @@ from bitwise_core.execution.memory.loads import stored_elements
 from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.nan_marks import format_of_mark
+from bitwise_core.execution.values.floats.nan_marks import format_of_mark
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, may_be_moved, term

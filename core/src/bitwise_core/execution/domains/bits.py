@@ -18,9 +18,9 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, same_in_blocks
-from bitwise_core.execution.values.open_nans import other_nans
+from bitwise_core.execution.values.floats.finiteness import makes_non_finite, mma_makes_non_finite
+from bitwise_core.execution.values.floats.open_nans import other_nans
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep, OperandVectors, same_in_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of

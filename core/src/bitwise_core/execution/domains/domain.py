@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.term_recorder import Recorder
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation
 

@@ -1,8 +1,8 @@
 """The arithmetic of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The canonical form is computed by the rules of `ir.rules`, which `values.rule_plans` compiles for each operation and
-`values.rule_matching` matches.  What no rule replaces becomes a term, a set of members (`values.ac_terms`,
-`values.minmax`) or a linear form (`values.linear_hash`).
+The canonical form is computed by the rules of `ir.rules`, which `values.rewriting` compiles for each operation and
+matches.  What no rule replaces becomes a term, a set of members (`values.sets`) or a linear form
+(`values.integers.linear_hash`).
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import TermContext
-from bitwise_core.execution.values import (
-    hashing,
-    nan_guards,
-    nan_marks,
-    nan_sources,
-    narrow_integers,
-    numbers_below,
-    predicate_bits,
-)
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, union
-from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
-from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.bounds import (
+from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
+from bitwise_core.execution.values.floats import nan_guards, nan_marks, nan_sources
+from bitwise_core.execution.values.floats.assumed_finite import assumed_finite
+from bitwise_core.execution.values.floats.open_nans import with_open_nans
+from bitwise_core.execution.values.floats.sign_bits import (
+    magnitude,
+    magnitude_of_constants,
+    negated,
+    sign_cleared,
+    sign_flipped,
+    widened,
+    without_negated_plus_zero,
+)
+from bitwise_core.execution.values.floats.zero_signs import FOLLOWED, ZeroSigns, without_zero_signs
+from bitwise_core.execution.values.integers import narrow_integers, numbers_below, predicate_bits
+from bitwise_core.execution.values.integers.bounds import (
     BOUNDED,
     maximum_of_either,
     maximum_of_result,
     signed_extremum,
     without_mask,
 )
-from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
-from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
-from bitwise_core.execution.values.linear_hash import constant_of_sum, linear_form, with_neutral_numbers
-from bitwise_core.execution.values.minmax import extremum
-from bitwise_core.execution.values.open_nans import with_open_nans
+from bitwise_core.execution.values.integers.linear_hash import constant_of_sum, linear_form, with_neutral_numbers
 from bitwise_core.execution.values.packing import (
     as_symbolic_vector,
     blend_values,
@@ -49,14 +49,14 @@ from bitwise_core.execution.values.packing import (
     low_half_of_canonical,
     part_ends,
 )
-from bitwise_core.execution.values.result_facts import (
+from bitwise_core.execution.values.rewriting.result_facts import (
     common_not_minus_zero,
     with_facts,
     with_origin,
     with_second_origin,
 )
-from bitwise_core.execution.values.rule_matching import Bindings, Lanes, both, matches, may_match
-from bitwise_core.execution.values.rule_plans import (
+from bitwise_core.execution.values.rewriting.rule_matching import Bindings, Lanes, both, matches, may_match
+from bitwise_core.execution.values.rewriting.rule_plans import (
     WIDENING,
     WIDENING_BF16,
     Plan,
@@ -65,18 +65,12 @@ from bitwise_core.execution.values.rule_plans import (
     rules_of_select,
     rules_on_origins,
 )
-from bitwise_core.execution.values.sign_bits import (
-    magnitude,
-    magnitude_of_constants,
-    negated,
-    sign_cleared,
-    sign_flipped,
-    widened,
-    without_negated_plus_zero,
-)
+from bitwise_core.execution.values.sets.ac_terms import AC_INDEX, union
+from bitwise_core.execution.values.sets.argminmax import choose, fold_infinity_comparison
+from bitwise_core.execution.values.sets.first_extrema import FirstExtrema, chosen_place
+from bitwise_core.execution.values.sets.minmax import extremum
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
-from bitwise_core.execution.values.zero_signs import FOLLOWED, ZeroSigns, without_zero_signs
 from bitwise_core.ir.rules.patterns import Term
 from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 

@@ -14,12 +14,13 @@ import numpy as np
 from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC, UNITS_APART
 from bitwise_core.execution.domains.term_arithmetic import TermArithmetic
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import deferred_steps, mma_steps, predicate_bits
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.integer_mma_steps import integer_terms
-from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
+from bitwise_core.execution.values.integers import predicate_bits
+from bitwise_core.execution.values.integers.stored_bounds import StoredBounds
+from bitwise_core.execution.values.matrix_steps import deferred_steps, mma_steps
+from bitwise_core.execution.values.matrix_steps.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_core.execution.values.stored_bounds import StoredBounds
+from bitwise_core.execution.values.sets.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.stored_operations import StoredOperations
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import term
@@ -30,8 +31,8 @@ class TermDomain(TermArithmetic):
     """Terms over the initial content of memory.
 
     `assumptions` enable rules that need them (see `assumptions`).  `recorder` is the recorder of a recorded run.
-    `follows_members`: the members of all sets under idempotent operations are followed (`values.member_sets`), which
-    takes time; without it, `repeats_members` says whether that may change a set.
+    `follows_members`: the members of all sets under idempotent operations are followed (`values.sets.member_sets`),
+    which takes time; without it, `repeats_members` says whether that may change a set.
     """
 
     name = "terms"
@@ -74,7 +75,7 @@ class TermDomain(TermArithmetic):
 
     @contextmanager
     def following_members(self) -> Iterator[None]:
-        """Follow the members of sets under idempotent operations (`values.member_sets`)."""
+        """Follow the members of sets under idempotent operations (`values.sets.member_sets`)."""
         before = self.context
         self.context = replace(before, member_sets=before.member_sets or MemberSets())
         try:

@@ -15,7 +15,7 @@ import numpy as np
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.loads_and_zeros import ZERO, loads_and_zeros
-from bitwise_core.execution.values.mma_steps import distinct_rows
+from bitwise_core.execution.values.matrix_steps.mma_steps import distinct_rows
 from bitwise_core.execution.values.packing import concat
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 

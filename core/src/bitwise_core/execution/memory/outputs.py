@@ -42,8 +42,9 @@ from bitwise_core.execution.races.undetermined import (
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.thread_numbers import block_of, of_one_warp
 from bitwise_core.execution.time_limit import check_time
-from bitwise_core.execution.values import hashing, nan_marks
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.floats import nan_marks
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, unspecified_nans, with_unspecified_nans

@@ -9,8 +9,8 @@ import numpy as np
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.integers.predicate_bits import combined
 from bitwise_core.execution.values.packing import concat, extract, part_ends
-from bitwise_core.execution.values.predicate_bits import combined
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import operation
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bitwise_core.execution.values import hashing
-from bitwise_core.execution.values.linear_hash import CONSTANT, linear_form, with_least_number
+from bitwise_core.execution.values.integers.linear_hash import CONSTANT, linear_form, with_least_number
 from bitwise_core.execution.values.symbolic_vector import (
     ABSORBED,
     CANONICAL_BF16_NAN,

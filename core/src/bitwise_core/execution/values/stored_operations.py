@@ -3,8 +3,8 @@
 Memory keeps the hash of a value only. A sort of several warps exchanges the exclusive or of two elements through
 shared memory, and takes one of them out of it again with the other: the rule for this needs the operation of a loaded
 value.  Codes of a few bits are exchanged as bytes, and combined as the low bits of wider integers
-(`values.narrow_integers`): these need the integer of a loaded byte.  The partial sums of several warps are exchanged
-too, of which one may have a counterpart but for the sign of a zero (`values.zero_signs`).
+(`values.integers.narrow_integers`): these need the integer of a loaded byte.  The partial sums of several warps are
+exchanged too, of which one may have a counterpart but for the sign of a zero (`values.floats.zero_signs`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.floats.zero_signs import COUNTERPART
 from bitwise_core.execution.values.hash_table import HashTable
+from bitwise_core.execution.values.integers.predicate_bits import PredicateBits
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, is_wide_term
-from bitwise_core.execution.values.predicate_bits import PredicateBits
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
-from bitwise_core.execution.values.zero_signs import COUNTERPART
 
 _NAMES = frozenset(f"xor.b{bits}" for bits in (8, 16, 32, 64))
 """The operations of two operands of the width of their result that are kept."""

@@ -51,7 +51,7 @@ WIDENED = 1 << 11
 CANONICAL_NAN = 1 << 12
 """The value is (payload, with its flags), except that a NaN of fp16, fp32 or fp64, by width, is the canonical NaN."""
 WITH_CONSTANT = 1 << 13
-"""A set of maxima or minima that also has a constant as a member (`values.minmax`)."""
+"""A set of maxima or minima that also has a constant as a member (`values.sets.minmax`)."""
 ABSORBED = WITH_IDENTITY | WITH_CONSTANT
 UNSPECIFIED_NAN = 1 << 14
 """The value depends on bits of a NaN that no document specifies: an assembler may return an operand for a result."""
@@ -69,7 +69,7 @@ FLIPPED_NAN = 1 << 30
 NAN_MARK = CANONICAL_NAN | CANONICAL_BF16_NAN | FLIPPED_NAN
 """The mark of a value whose NaNs are not those of its payload.
 
-Operations of a format ignore marks of that format (`values.nan_marks`); operations that read bits do not.
+Operations of a format ignore marks of that format (`values.floats.nan_marks`); operations that read bits do not.
 """
 VALUE = ~(NAN_MARK | QUIET | INTEGER | NAN_BITS | UNSPECIFIED_NAN) & 0xFFFFFFFF
 """The flags that determine which number a value is."""
@@ -88,13 +88,13 @@ OPERATION_SHIFT = 16
 FLOAT_AC_TERMS = 16
 """AC operations up to this number are floating-point, those from here to `ARGMINMAX` are on integers."""
 CHAINED = 1 << OPERATION_SHIFT
-"""With TERM: the payload is a sum over a chain of matrix steps that is not mixed (`values.matrix_chains`)."""
+"""With TERM: the payload is a sum over a chain of matrix steps that is not mixed (`matrix_steps.matrix_chains`)."""
 CUT = 2 << OPERATION_SHIFT
 """With CHAINED: the last step cuts results to fewer bits than their format has (`MmaStep.cuts`)."""
 GUARDED, GUARDED_CONSTANT = 254, 255
-"""Operation numbers of guarded values (`values.nan_guards`): of a term, and of a constant."""
+"""Operation numbers of guarded values (`values.floats.nan_guards`): of a term, and of a constant."""
 ARGMINMAX = 240
-"""Operation numbers from here on: the extremum of a set of elements, or its index (`values.argminmax`)."""
+"""Operation numbers from here on: the extremum of a set of elements, or its index (`values.sets.argminmax`)."""
 
 UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -110,7 +110,7 @@ class TermRecorder(Protocol):
 class Origin:
     """The operation that made a value, in some lanes (True: in all), and its operands.
 
-    Which operations are kept, and how deep, follows from the patterns of the rules (`values.rule_plans.kept_depths`).
+    Which operations are kept, and how deep, follows from the patterns of the rules (`rewriting.rule_plans.kept_depths`).
     """
 
     name: str
@@ -134,7 +134,7 @@ class SymbolicVector:
     - `cached_constants`: which lanes are constant, once that has been computed (`constant_mask`).
     - `cached_union`, `cached_intersection`: the flags that some lane has, and those that every lane has, once they have
       been computed (`flags_of_some_lane`, `flags_of_every_lane`).
-    - `maximum`: no lane exceeds this number as an unsigned integer; None where nothing is known (`values.bounds`).
+    - `maximum`: no lane exceeds this number as an unsigned integer; None where nothing is known (`integers.bounds`).
     - `cached_hash`: the hash of the payload, once it has been computed.
     - `recorder`: the recorder of the recorded run in which the value was made, else None.
     """

@@ -1,6 +1,6 @@
 """Rules of the sign of a zero in sums: values that are equal but for it have equal sums with a number that is not -0.
 
-`values.zero_signs` follows such values through sums.  The select stands for a value without the sign of a zero.
+`values.floats.zero_signs` follows such values through sums.  The select stands for a value without the sign of a zero.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
-from bitwise_amd_gfx942.opcodes.implicit_registers import CONDITION_CODE, with_implicit
-from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
+from bitwise_amd_gfx942.opcodes.operands.implicit_registers import CONDITION_CODE, with_implicit
+from bitwise_amd_gfx942.opcodes.operands.operand_access import reader, writer
 from bitwise_amd_gfx942.registers import write_scc
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction

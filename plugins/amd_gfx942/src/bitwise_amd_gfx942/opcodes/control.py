@@ -5,14 +5,20 @@ Source: AMD Instinct MI300 ISA, "Program flow control" (SOPP).
 
 from __future__ import annotations
 
+from bitwise_amd_gfx942.analyses.skippable_regions import skippable_region_exit
+from bitwise_amd_gfx942.analyses.wait_hazards import wait_hazards
 from bitwise_amd_gfx942.modes import FP16_OVERFLOW_BIT
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
-from bitwise_amd_gfx942.opcodes.implicit_registers import CONDITION_CODE, EXECUTION_MASK, VCC, VCC_PAIR, with_implicit
-from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
-from bitwise_amd_gfx942.opcodes.scalar_steps import any_lane
+from bitwise_amd_gfx942.opcodes.operands.implicit_registers import (
+    CONDITION_CODE,
+    EXECUTION_MASK,
+    VCC,
+    VCC_PAIR,
+    with_implicit,
+)
+from bitwise_amd_gfx942.opcodes.scalar.scalar_integers import condition_code
+from bitwise_amd_gfx942.opcodes.scalar.scalar_steps import any_lane
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, make_undefined, read_lane_mask
-from bitwise_amd_gfx942.skippable_regions import skippable_region_exit
-from bitwise_amd_gfx942.wait_hazards import wait_hazards
 from bitwise_core.assembly.module import Instruction, Symbol
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.conversion import check_not_flushed, rounding_conversion
-from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.floating import apply_float, extremum_of_three, float_step
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, modifier_value
-from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
-from bitwise_amd_gfx942.opcodes.lanewise import lanewise
-from bitwise_amd_gfx942.opcodes.matrix import check_all_lanes_active
-from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
-from bitwise_amd_gfx942.opcodes.packed import packed
-from bitwise_amd_gfx942.opcodes.shared_memory import order_wave_accesses, shared_address
-from bitwise_amd_gfx942.opcodes.shared_reads import read_offset
+from bitwise_amd_gfx942.opcodes.matrix.matrix import check_all_lanes_active
+from bitwise_amd_gfx942.opcodes.memory.shared_memory import order_wave_accesses, shared_address
+from bitwise_amd_gfx942.opcodes.memory.shared_reads import read_offset
+from bitwise_amd_gfx942.opcodes.operands.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.operands.implicit_registers import EXECUTION_MASK, with_implicit
+from bitwise_amd_gfx942.opcodes.operands.operand_access import reader, writer
+from bitwise_amd_gfx942.opcodes.vector.conversion import check_not_flushed, rounding_conversion
+from bitwise_amd_gfx942.opcodes.vector.floating import apply_float, extremum_of_three, float_step
+from bitwise_amd_gfx942.opcodes.vector.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.vector.packed import packed
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, Operands

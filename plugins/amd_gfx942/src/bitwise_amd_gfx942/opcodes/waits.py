@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bitwise_amd_gfx942.address_words import reading_words
+from bitwise_amd_gfx942.addresses.address_words import reading_words
+from bitwise_amd_gfx942.analyses.wait_hazards import hazards_by_line
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
-from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
-from bitwise_amd_gfx942.opcodes.loads_to_shared import followed
-from bitwise_amd_gfx942.wait_hazards import hazards_by_line
+from bitwise_amd_gfx942.opcodes.memory.loads_to_shared import followed
+from bitwise_amd_gfx942.opcodes.operands.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_core.assembly.module import Instruction, Kernel
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import NO_DESTINATION

@@ -19,9 +19,9 @@ from bitwise_core.execution.memory.access import check_aligned, check_in_buffer,
 from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
 from bitwise_core.execution.memory.atomic_contributions import identity_of
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.integers.predicate_bits import without_bits
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
-from bitwise_core.execution.values.predicate_bits import without_bits
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation

@@ -11,7 +11,7 @@ from bitwise_core.assembly.module import Instruction, Paired
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, invert
-from bitwise_core.execution.values.comparisons import (
+from bitwise_core.execution.values.integers.comparisons import (
     FLOAT_COMPARISONS,
     INTEGER_COMPARISONS,
     compare_as_floats,

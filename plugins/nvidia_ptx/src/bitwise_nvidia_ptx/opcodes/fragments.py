@@ -17,8 +17,8 @@ import numpy as np
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.loads_and_zeros import alike_blocks, elements_of, parts_of_registers
-from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
+from bitwise_core.execution.values.matrix_steps.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
+from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 

@@ -28,7 +28,7 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_several_shared, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.lane_selection import take_threads
-from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep, row_of
+from bitwise_core.execution.values.matrix_steps.mma_steps import IntegerProducts, MmaStep, row_of
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics.mma import MmaSpec

@@ -12,7 +12,7 @@ import numpy as np
 
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.loaded_chunks import ChunkPlaces, chunk_places
-from bitwise_core.execution.values.mma_steps import OperandVectors, of_blocks
+from bitwise_core.execution.values.matrix_steps.mma_steps import OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 

@@ -1,0 +1,1 @@
+"""Terms of operations without an order as sets of members: unions, extrema, and the places of extrema."""

@@ -1,0 +1,1 @@
+"""Registers that hold words of addresses, found by a data-flow analysis."""

@@ -1,0 +1,1 @@
+"""MFMA: matrix products of a wave."""

@@ -1,0 +1,1 @@
+"""Loads, stores and atomic operations: global, buffers, shared memory, scratch."""

@@ -1,0 +1,1 @@
+"""Instructions on scalar registers."""
