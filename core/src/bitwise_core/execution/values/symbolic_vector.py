@@ -110,7 +110,8 @@ class TermRecorder(Protocol):
 class Origin:
     """The operation that made a value, in some lanes (True: in all), and its operands.
 
-    Which operations are kept, and how deep, follows from the patterns of the rules (`rewriting.rule_plans.kept_depths`).
+    Which operations are kept, and how deep, follows from the patterns of the rules
+    (`rewriting.rule_plans.kept_depths`).
     """
 
     name: str
