@@ -9,8 +9,8 @@ from threading import Barrier
 
 from bitwise_core.checker.analysis import Session, prepare
 from bitwise_core.checker.comparison import find_element, session_of, trace_element
-from bitwise_core.checker.expression_trees import build_tree
 from bitwise_core.checker.sources import Options
+from bitwise_core.checker.trees.expression_trees import build_tree
 from bitwise_core.ir.text import render
 from bitwise_nvidia_sm90.architecture import SM90
 from bitwise_toy.architecture import TOY1

@@ -11,18 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench.adversary import campaign, execution, folders, gfx942_kernel, pair_rounds
+from bitwise_bench.adversary import campaign, execution, folders, pair_rounds
 from bitwise_bench.adversary.__main__ import main
 from bitwise_bench.adversary.campaign import Round, Tally, play, worker
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.expressions import Expression, constant, leaf
 from bitwise_bench.adversary.findings import finding
 from bitwise_bench.adversary.folders import Element
+from bitwise_bench.adversary.instruction_sets import gfx942_kernel
+from bitwise_bench.adversary.instruction_sets.language import Language
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
 from bitwise_bench.adversary.judging import difference
 from bitwise_bench.adversary.kernel_mutants import WrongMutant
 from bitwise_bench.adversary.kernels import DTYPES, KernelText
-from bitwise_bench.adversary.language import Language
-from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.loops import LoopProgram, accumulator, row_value
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written

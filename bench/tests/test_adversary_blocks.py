@@ -13,7 +13,7 @@ import pytest
 from bitwise_bench.adversary import folders, pair_rounds
 from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
 from bitwise_bench.adversary.campaign import Tally, play_blocks, play_vendors, worker
-from bitwise_bench.adversary.families import FAMILIES
+from bitwise_bench.adversary.kernel_families.families import FAMILIES
 from bitwise_bench.adversary.pair_rounds import analysed
 from bitwise_bench.adversary.scopes import AUDITED, SCOPES
 from bitwise_core.execution.data_loops import loop_systems
@@ -22,7 +22,7 @@ from bitwise_core.execution.memory import shared_memory
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values.matrix_steps import mma_steps
 from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
-from bitwise_nvidia_ptx.opcodes import fragments
+from bitwise_nvidia_ptx.opcodes.matrices import fragments
 from bitwise_nvidia_sm90 import wgmma
 
 LAUNCH = SCOPES["launch"]

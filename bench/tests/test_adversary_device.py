@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from bitwise_bench.adversary import campaign, device, execution
+from bitwise_bench.adversary.instruction_sets.language import Language
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
 from bitwise_bench.adversary.kernels import KernelText
-from bitwise_bench.adversary.language import Language
-from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.patterns import Array
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_bench.adversary import device, kernel_mutants, ordered_rounds, pair_rounds, synchronised_kernels
+from bitwise_bench.adversary import device, kernel_mutants, ordered_rounds, pair_rounds
 from bitwise_bench.adversary.block_programs import DRAWS, BlockProgram, block_programs
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
+from bitwise_bench.adversary.instruction_sets.ptx_forms import recorded_specs
+from bitwise_bench.adversary.instruction_sets.ptx_vocabulary import PTX
+from bitwise_bench.adversary.kernel_families import synchronised_kernels
 from bitwise_bench.adversary.kernels import CELLS, PARTS
-from bitwise_bench.adversary.languages import LANGUAGES
-from bitwise_bench.adversary.ptx_forms import recorded_specs
-from bitwise_bench.adversary.ptx_vocabulary import PTX
 from bitwise_bench.adversary.scopes import SCOPES
 
 LAUNCH = SCOPES["launch"]

@@ -15,10 +15,10 @@ import pytest
 
 from bitwise_bench.adversary.device import Device, DeviceError
 from bitwise_bench.adversary.expressions import Expression, constant, leaf, operations, replaced
+from bitwise_bench.adversary.instruction_sets.ptx_vocabulary import HIDDEN
 from bitwise_bench.adversary.kernels import KernelText
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import Program
-from bitwise_bench.adversary.ptx_vocabulary import HIDDEN
 from bitwise_bench.assembler import merge_search as merges
 from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
 from bitwise_nvidia_ptx.assembler.ptxas import Ptxas

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bitwise_bench.hardware_facts.tensor_copies import TYPES, patterns
-from bitwise_nvidia_ptx.opcodes.tensor_maps import ELEMENT_BYTES, ROUNDED_ELEMENTS
+from bitwise_nvidia_ptx.opcodes.copies.tensor_maps import ELEMENT_BYTES, ROUNDED_ELEMENTS
 
 CODES = (
     "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz",

@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_bench.hardware_facts.tensor_reductions import ELEMENTS, cases, compared, is_nan, operands
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.opcodes.tensor_copy import name_of_reduction
+from bitwise_nvidia_ptx.opcodes.copies.tensor_copy import name_of_reduction
 
 RECORD = Path(__file__).parents[2].joinpath("records/tensor-reductions-sm90-h200.json")
 

@@ -10,8 +10,8 @@ triton = pytest.importorskip("triton")
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
 from bitwise_core.checker.comparison import find_element, session_of, trace_element  # noqa: E402
-from bitwise_core.checker.expression_trees import build_tree  # noqa: E402
 from bitwise_core.checker.sources import Options  # noqa: E402
+from bitwise_core.checker.trees.expression_trees import build_tree  # noqa: E402
 from bitwise_core.plugins.registry import default  # noqa: E402
 from bitwise_triton import CaptureError, CompiledKernel, capture  # noqa: E402
 from bitwise_triton.equivalence import compare_with_reference, source_of  # noqa: E402

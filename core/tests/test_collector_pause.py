@@ -11,8 +11,8 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from bitwise_core.checker import collector_pause
-from bitwise_core.checker.collector_pause import (
+from bitwise_core.checker.workers import collector_pause
+from bitwise_core.checker.workers.collector_pause import (
     ANALYSES_BETWEEN_COLLECTIONS,
     GROWTH_BETWEEN_COLLECTIONS,
     CollectorPause,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.checker.divergence import divergence_sentence
+from bitwise_core.checker.trees.divergence import divergence_sentence
 
 
 @pytest.mark.parametrize(

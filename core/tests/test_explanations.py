@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bitwise_core.checker.sum_orders import Summation, Term, WrittenOrder, compared_sums, different_terms
+from bitwise_core.checker.trees.sum_orders import Summation, Term, WrittenOrder, compared_sums, different_terms
 from bitwise_core.cli import app
 
 Nested: TypeAlias = "int | tuple[Nested, ...]"

@@ -157,7 +157,7 @@ def test_a_loop_summary_is_unknown() -> None:
     ("module", "text", "every_launch"),
     [
         ("bitwise_core.execution.executor", PLAIN, False),
-        ("bitwise_core.checker.parametric.induction_variables", SYMBOLIC, True),
+        ("bitwise_core.checker.parametric.loops.induction_variables", SYMBOLIC, True),
         ("bitwise_core.checker.parametric.global_conflicts", SYMBOLIC, True),
         ("bitwise_core.execution.races.late_races", IN_PLACE, False),
         ("bitwise_nvidia_ptx.contraction.candidates", CONTRACTIBLE, False),

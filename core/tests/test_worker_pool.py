@@ -22,10 +22,10 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 import bitwise_core as bitwise
-from bitwise_core.checker import worker_pool
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.checker.worker_pool import Lost, WorkerFailed, WorkerPool
+from bitwise_core.checker.workers import worker_pool
+from bitwise_core.checker.workers.worker_pool import Lost, WorkerFailed, WorkerPool
 from bitwise_core.cli import app
 from bitwise_core.execution.launch import Launch
 
@@ -370,7 +370,8 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     folder = write(tmp_path, TEXTS, LAUNCHES)
     script = f"""
 import os, signal
-from bitwise_core.checker import partition as p, worker_pool as w
+from bitwise_core.checker import partition as p
+from bitwise_core.checker.workers import worker_pool as w
 from bitwise_core.api import partition
 def killed(*arguments):
     print([each.process.pid for each in arguments[0]._workers], flush=True)

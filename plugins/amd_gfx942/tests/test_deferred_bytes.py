@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes.matrix import matrix_fragments
+from bitwise_amd_gfx942.opcodes.matrices import matrix_fragments
 from bitwise_amd_gfx942.opcodes.operands import deferred_bytes
 from bitwise_amd_gfx942.opcodes.operands.deferred_bytes import (
     OF_SOURCE,

@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.matrix_units import ROWS
-from bitwise_amd_gfx942.opcodes.matrix import matrix_accumulators
+from bitwise_amd_gfx942.opcodes.matrices import matrix_accumulators
 from bitwise_amd_gfx942.products.ordered_plan import Order, order_of
 from bitwise_amd_gfx942.products.plan import Plan, compile_kernel, plan_product
 from bitwise_core.checker import analysis

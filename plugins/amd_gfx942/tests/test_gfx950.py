@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942, GFX950
 from bitwise_amd_gfx942.matrix_units import MODELS
-from bitwise_amd_gfx942.opcodes.matrix.gfx950_matrix import UNPUBLISHED
+from bitwise_amd_gfx942.opcodes.matrices.gfx950_matrix import UNPUBLISHED
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.architecture import Arch, BitSupport

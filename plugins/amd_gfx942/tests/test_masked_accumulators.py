@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes.matrix import matrix_accumulators
-from bitwise_amd_gfx942.opcodes.matrix.matrix_accumulators import in_active_waves
-from bitwise_amd_gfx942.opcodes.matrix.matrix_layouts import accumulators_of
+from bitwise_amd_gfx942.opcodes.matrices import matrix_accumulators
+from bitwise_amd_gfx942.opcodes.matrices.matrix_accumulators import in_active_waves
+from bitwise_amd_gfx942.opcodes.matrices.matrix_layouts import accumulators_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, SymbolicVector

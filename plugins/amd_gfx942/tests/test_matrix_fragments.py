@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_amd_gfx942.opcodes.matrix import matrix_fragments
-from bitwise_amd_gfx942.opcodes.matrix.matrix_fragments import Fragment
-from bitwise_amd_gfx942.opcodes.matrix.matrix_layouts import Tile
+from bitwise_amd_gfx942.opcodes.matrices import matrix_fragments
+from bitwise_amd_gfx942.opcodes.matrices.matrix_fragments import Fragment
+from bitwise_amd_gfx942.opcodes.matrices.matrix_layouts import Tile
 from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L

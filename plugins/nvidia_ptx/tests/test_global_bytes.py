@@ -18,9 +18,9 @@ import pytest
 
 from bitwise_core.checker import analysis
 from bitwise_core.checker.comparison import compare
-from bitwise_core.checker.expression_trees import build_tree
-from bitwise_core.checker.provenance import Provenance, scalar_at, trace_provenance
 from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.trees.expression_trees import build_tree
+from bitwise_core.checker.trees.provenance import Provenance, scalar_at, trace_provenance
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.terms import TermDomain

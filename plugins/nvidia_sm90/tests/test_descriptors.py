@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_tiles import tile_addresses
 from bitwise_nvidia_sm90.descriptors import tile_layout
 
 MODES = {128: 1, 64: 2, 32: 3}

@@ -16,7 +16,7 @@ import pytest
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.parametric.access_history import AccessHistory
-from bitwise_core.checker.parametric.loop_summary import LoopSummary
+from bitwise_core.checker.parametric.loops.loop_summary import LoopSummary
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.execution.domains.domain import Unsupported

@@ -24,8 +24,8 @@ from typing import Any
 from bitwise_bench.adversary import folders
 from bitwise_bench.adversary.campaign import Tally, device_environment, worker
 from bitwise_bench.adversary.device import DeviceError
-from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.folders import ReplayError, WrongEqual
+from bitwise_bench.adversary.kernel_families.families import FAMILIES
 from bitwise_bench.adversary.record import counts_so_far, failed, merged, record_of, summary
 from bitwise_bench.command_line import command_parser
 from bitwise_core.output_files import write_text

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bitwise_bench.adversary.instruction_sets.language import Language
+from bitwise_bench.adversary.instruction_sets.ptx_vocabulary import LEAVES
 from bitwise_bench.adversary.kernels import CELLS, PARTS, KernelText, Place
-from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.pair_rounds import BLOCKS, Trial
 from bitwise_bench.adversary.patterns import Array, inputs
-from bitwise_bench.adversary.ptx_vocabulary import LEAVES
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.execution.launch import Argument
 from bitwise_core.execution.tensor_contents import tensor_contents

@@ -14,17 +14,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.adversary import execution, kernel_mutants, loops, ordered_rounds, pair_rounds, synchronised_kernels
+from bitwise_bench.adversary import execution, kernel_mutants, loops, ordered_rounds, pair_rounds
 from bitwise_bench.adversary.block_programs import block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device, DeviceError, DeviceStuck
-from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
+from bitwise_bench.adversary.instruction_sets.language import Language
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
 from bitwise_bench.adversary.judging import canonical, difference, pair_difference
+from bitwise_bench.adversary.kernel_families import synchronised_kernels
+from bitwise_bench.adversary.kernel_families.families import FAMILIES
 from bitwise_bench.adversary.kernel_mutants import WrongMutant
 from bitwise_bench.adversary.kernels import DTYPES, KernelText
-from bitwise_bench.adversary.language import Language
-from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.pair_rounds import WholeProgram, WrongPair
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_bench.adversary.instruction_sets.language import Language
 from bitwise_bench.adversary.kernels import BUFFERS, KernelText
-from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.checker.analysis import Session

@@ -10,9 +10,9 @@ import random
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bitwise_bench.adversary.block_kernels import END, HEAD
 from bitwise_bench.adversary.block_programs import Family, Frame, Shape, Slot, pick
-from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
+from bitwise_bench.adversary.kernel_families.block_kernels import END, HEAD
 
 _FRAME = Frame(LANGUAGES["ptx"], HEAD, END, states_roundings=False)
 _NAMES = ("%r20", "%r21", "%r22", "%r23")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_bench.adversary.instruction_sets.language import Language
 from bitwise_bench.adversary.kernels import KernelText
-from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_core.execution.launch import Argument, Launch, scalar_bits
 

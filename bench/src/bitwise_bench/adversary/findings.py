@@ -11,9 +11,9 @@ import numpy as np
 from bitwise_bench.adversary.execution import run
 from bitwise_bench.adversary.expressions import operations
 from bitwise_bench.adversary.folders import INPUT, MANIFEST, Element, element_of, manifest, typed
+from bitwise_bench.adversary.instruction_sets.language import Language
 from bitwise_bench.adversary.judging import canonical
 from bitwise_bench.adversary.kernels import DTYPES
-from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, written
 from bitwise_bench.adversary.scopes import Scope

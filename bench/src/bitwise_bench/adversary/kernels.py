@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from bitwise_bench.adversary.expressions import WIDTHS, operations
+from bitwise_bench.adversary.instruction_sets.vocabulary import Vocabulary
 from bitwise_bench.adversary.programs import MIXED_BYTES, STORES, Program
-from bitwise_bench.adversary.vocabulary import Vocabulary
 from bitwise_core.checker.sources import buffer_numbers
 from bitwise_core.execution.launch import Argument, Launch
 

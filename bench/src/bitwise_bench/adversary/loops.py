@@ -22,13 +22,13 @@ from bitwise_bench.adversary.expressions import (
     replaced,
     substituted,
 )
+from bitwise_bench.adversary.instruction_sets.language import Language
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
+from bitwise_bench.adversary.instruction_sets.ptx_kernel import THREADS, Registers, lines_of
+from bitwise_bench.adversary.instruction_sets.ptx_vocabulary import LEAVES, PTX
 from bitwise_bench.adversary.kernels import KernelText, Place
-from bitwise_bench.adversary.language import Language
-from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.pair_rounds import BLOCKS, Trial
 from bitwise_bench.adversary.programs import STORES
-from bitwise_bench.adversary.ptx_kernel import THREADS, Registers, lines_of
-from bitwise_bench.adversary.ptx_vocabulary import LEAVES, PTX
 from bitwise_bench.adversary.random_programs import LITERALS, mutated
 from bitwise_bench.adversary.rewriting import Rule, chain
 from bitwise_bench.adversary.scopes import Scope

@@ -11,9 +11,9 @@ import numpy as np
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.execution import Executed, run
 from bitwise_bench.adversary.folders import MANIFEST, Element, element_of, manifest, typed
+from bitwise_bench.adversary.instruction_sets.language import Language
 from bitwise_bench.adversary.judging import Difference, canonical, difference
 from bitwise_bench.adversary.kernels import BUFFERS, DTYPES, KernelText
-from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.scopes import AUDITED, SCOPES, Scope
 from bitwise_core.checker.analysis import Session

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from bitwise_bench.adversary.expressions import CONSTANT, LEAF, WIDTHS, Expression, constant, leaf, nodes, substituted
-from bitwise_bench.adversary.vocabulary import Spec, Vocabulary
+from bitwise_bench.adversary.instruction_sets.vocabulary import Spec, Vocabulary
 
 LITERALS = {
     "f32": (0, 0x80000000, 0x3F800000, 0xBF800000, 0xFF800000, 0x7F800000, 0x40000000, 0x3F000000, 1, 0x477FE000,

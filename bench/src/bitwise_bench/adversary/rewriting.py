@@ -17,7 +17,7 @@ from bitwise_bench.adversary.expressions import (
     nodes,
     substituted,
 )
-from bitwise_bench.adversary.vocabulary import Spec, Vocabulary
+from bitwise_bench.adversary.instruction_sets.vocabulary import Spec, Vocabulary
 
 Bindings: TypeAlias = dict[str, Expression | str]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from bitwise_bench.adversary.classes import analyse
 from bitwise_bench.adversary.execution import Executed, execute
 from bitwise_bench.adversary.expressions import CONSTANT, LEAF, Expression, leaf, nodes, substituted
+from bitwise_bench.adversary.instruction_sets.language import Language
 from bitwise_bench.adversary.judging import Difference, pair_difference
 from bitwise_bench.adversary.kernels import DTYPES
-from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.programs import STORES, Program
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.execution.domains.domain import Unsupported

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from bitwise_bench.adversary import random_programs
 from bitwise_bench.adversary.expressions import LEAF, Expression, nodes
+from bitwise_bench.adversary.instruction_sets.vocabulary import Vocabulary
 from bitwise_bench.adversary.programs import Program, Store
 from bitwise_bench.adversary.rewriting import Rule, applications, chain, rewritten
-from bitwise_bench.adversary.vocabulary import Vocabulary
 
 Source: TypeAlias = Callable[["Material", random.Random, int], list[Program]]
 

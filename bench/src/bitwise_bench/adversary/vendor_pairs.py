@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from bitwise_bench.adversary import block_kernels, wave_kernels
 from bitwise_bench.adversary.block_programs import BlockProgram, Frame
+from bitwise_bench.adversary.kernel_families import block_kernels, wave_kernels
 
 SOURCE = "pairs of vendors"
 _FIRST, _LAST = 40, 60

@@ -32,15 +32,15 @@ from typing import Any, TypeAlias
 from bitwise_bench.adversary.classes import analyse
 from bitwise_bench.adversary.device import Device, DeviceError
 from bitwise_bench.adversary.expressions import WIDTHS, Expression, constant, leaf
+from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
+from bitwise_bench.adversary.instruction_sets.ptx_vocabulary import HIDDEN, PTX, SAME_BITS
+from bitwise_bench.adversary.instruction_sets.vocabulary import Spec
 from bitwise_bench.adversary.judging import difference
 from bitwise_bench.adversary.kernels import DTYPES
-from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.programs import STORES, Program, written
-from bitwise_bench.adversary.ptx_vocabulary import HIDDEN, PTX, SAME_BITS
 from bitwise_bench.adversary.random_programs import LITERALS
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_bench.adversary.sources import store_of
-from bitwise_bench.adversary.vocabulary import Spec
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_core.output_files import write_text

@@ -20,7 +20,7 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_bench.hardware_facts.tensor_copies import TYPES, encoded
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
-from bitwise_nvidia_ptx.opcodes.tensor_copy import REDUCED_TYPES, name_of_reduction
+from bitwise_nvidia_ptx.opcodes.copies.tensor_copy import REDUCED_TYPES, name_of_reduction
 
 Array = npt.NDArray[Any]
 

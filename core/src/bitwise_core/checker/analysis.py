@@ -15,13 +15,13 @@ import numpy as np
 from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
-from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
 from bitwise_core.checker.missing_tensors import missing_tensors
 from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
 from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.workers.collector_pause import PROCESS_COLLECTOR, CollectorPause
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers

@@ -20,11 +20,11 @@ from bitwise_core.checker.block_symmetry import symmetry
 from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary
-from bitwise_core.checker.divergence import DivergenceTrace, Element, expression_text, first_divergence
-from bitwise_core.checker.explanations import explanation
-from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.results import AnalysisResult, conflicting_tensors, given_digests
 from bitwise_core.checker.sources import Arches, Options, Source, arch_pair, buffers_of, with_cross_architecture
+from bitwise_core.checker.trees.divergence import DivergenceTrace, Element, expression_text, first_divergence
+from bitwise_core.checker.trees.explanations import explanation
+from bitwise_core.checker.trees.provenance import Definition, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.verdicts import (
     DIFFERENT_TREES,
     EQUAL_TREES,

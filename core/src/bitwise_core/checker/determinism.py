@@ -19,7 +19,7 @@ from bitwise_core.plugins.references import Deferred
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from bitwise_core.checker.worker_pool import Progress
+    from bitwise_core.checker.workers.worker_pool import Progress
 
 
 class Determinism(StrEnum):
@@ -132,7 +132,7 @@ class WitnessResult:
 
 ORDER_WITNESS = Reading(
     name="order witness",
-    answer=Deferred("bitwise_core.checker.worker_jobs:find_witness"),
+    answer=Deferred("bitwise_core.checker.workers.worker_jobs:find_witness"),
     subject=lambda job: kernel_subject(*job),
     cost=ANALYSIS.cost,
     lost=lambda job, reason: WitnessResult(None, reason, interrupted=True),

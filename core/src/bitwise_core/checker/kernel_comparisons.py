@@ -17,7 +17,7 @@ ComparisonJob: TypeAlias = tuple[AnalysisJob, AnalysisJob]
 
 LARGE_COMPARISON = Reading(
     name="comparison of large grids",
-    answer=Deferred("bitwise_core.checker.worker_jobs:compare"),
+    answer=Deferred("bitwise_core.checker.workers.worker_jobs:compare"),
     # The reason of the outcome names the kernels.
     subject=lambda job: [(source.name, kernel_subject(source, arch)) for source, arch in job],
     cost=lambda job: sum(map(cost_of, job)),

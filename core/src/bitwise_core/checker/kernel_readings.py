@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from bitwise_core.checker.analysis import Session
-    from bitwise_core.checker.worker_pool import Progress, WorkerPool
+    from bitwise_core.checker.workers.worker_pool import Progress, WorkerPool
 
-SESSION = Deferred("bitwise_core.checker.worker_jobs:session")
+SESSION = Deferred("bitwise_core.checker.workers.worker_jobs:session")
 """The session of one worker."""
 
 
@@ -54,7 +54,7 @@ def readers(sources: Sequence[Source], target: str, options: Options, execution:
 
         @cache
         def pool() -> WorkerPool[Session]:
-            from bitwise_core.checker.worker_pool import WorkerPool
+            from bitwise_core.checker.workers.worker_pool import WorkerPool
 
             executor = execution.executor
             make = partial(SESSION, buffers, options, None if executor is None else (environment(),))
@@ -97,7 +97,7 @@ def cost_of(job: AnalysisJob) -> float:
 
 ANALYSIS = Reading(
     name="analysis",
-    answer=Deferred("bitwise_core.checker.worker_jobs:analyse"),
+    answer=Deferred("bitwise_core.checker.workers.worker_jobs:analyse"),
     subject=lambda job: kernel_subject(*job),
     cost=cost_of,
     lost=_without_analysis,

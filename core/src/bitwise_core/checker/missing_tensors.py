@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.checker.provenance import Provenance, RecordingDomain, Scalar, scalar_at
+from bitwise_core.checker.trees.provenance import Provenance, RecordingDomain, Scalar, scalar_at
 from bitwise_core.execution.buffers import open_integers
 from bitwise_core.execution.concrete import PreparedLaunch, WorkLimitExceeded, run_blocks
 from bitwise_core.execution.data_loops.iterations import LongLoop

@@ -19,7 +19,7 @@ from bitwise_core.execution.assumptions import conditions_of
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from bitwise_core.checker.worker_pool import Progress
+    from bitwise_core.checker.workers.worker_pool import Progress
 
 
 @dataclass(frozen=True, slots=True)

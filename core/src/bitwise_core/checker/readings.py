@@ -28,7 +28,7 @@ from bitwise_core.plugins.references import Deferred
 
 if TYPE_CHECKING:
     from bitwise_core.checker.analysis import Session
-    from bitwise_core.checker.worker_pool import Progress, WorkerPool
+    from bitwise_core.checker.workers.worker_pool import Progress, WorkerPool
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -224,7 +224,7 @@ class Readers:
         return [found[position] for position in range(len(jobs))]
 
     def _read(self, jobs: Sequence[Job], reading: Reading[Job, Result]) -> Iterator[tuple[int, Result]]:
-        from bitwise_core.checker.worker_pool import Lost
+        from bitwise_core.checker.workers.worker_pool import Lost
 
         self.before()
         # What a process that is forked has imported, its workers need not import again.

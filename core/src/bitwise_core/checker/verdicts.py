@@ -16,7 +16,7 @@ from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.decimals import apart, decimal, ulps
 
 if TYPE_CHECKING:
-    from bitwise_core.checker.divergence import DivergenceTrace
+    from bitwise_core.checker.trees.divergence import DivergenceTrace
 
 
 class Outcome(StrEnum):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bitwise_core.checker.readings import ReadingCache
     from bitwise_core.checker.results import AnalysisResult
     from bitwise_core.checker.sources import Options, Source
-    from bitwise_core.checker.worker_pool import Progress as ProgressCallback
+    from bitwise_core.checker.workers.worker_pool import Progress as ProgressCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _executor(scheduler: str | None) -> AbstractContextManager[Executor | None]:
     """Provide the workers of a dask scheduler; None without one."""
     if scheduler is None:
         return nullcontext()
-    from bitwise_core.checker.executors import dask_executor
+    from bitwise_core.checker.workers.executors import dask_executor
 
     return dask_executor(scheduler)
 

@@ -11,8 +11,8 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.comparison import find_element, session_of, stored_parts, trace_element
-from bitwise_core.checker.expression_trees import MAXIMUM_NODES, Tree, build_tree
 from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.trees.expression_trees import MAXIMUM_NODES, Tree, build_tree
 from bitwise_core.cli.common import UNKNOWN, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch

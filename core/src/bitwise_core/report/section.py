@@ -9,16 +9,16 @@ from typing import Any
 from bitwise_core.checker.analysis import Session, prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.comparison import divergence, find_element, session_of, trace_element
-from bitwise_core.checker.divergence import DivergenceTrace, Element
-from bitwise_core.checker.explanations import sums_on_path
-from bitwise_core.checker.expression_trees import Tree, build_tree
 from bitwise_core.checker.kernel_files import arch_of, targets_of
 from bitwise_core.checker.partition import Partition
-from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source, with_cross_architecture
-from bitwise_core.checker.sum_orders import numbered_orders
-from bitwise_core.checker.sums_of_values import is_addition, summation
+from bitwise_core.checker.trees.divergence import DivergenceTrace, Element
+from bitwise_core.checker.trees.explanations import sums_on_path
+from bitwise_core.checker.trees.expression_trees import Tree, build_tree
+from bitwise_core.checker.trees.provenance import Definition, Provenance, Scalar
+from bitwise_core.checker.trees.sum_orders import numbered_orders
+from bitwise_core.checker.trees.sums_of_values import is_addition, summation
 from bitwise_core.checker.verdicts import Divergence
 from bitwise_core.checker.wording import COMMON_NOTES
 from bitwise_core.execution.architecture import Arch

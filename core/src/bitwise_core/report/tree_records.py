@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bitwise_core.checker.expression_trees import Tree
-from bitwise_core.checker.sum_orders import WrittenOrder
+from bitwise_core.checker.trees.expression_trees import Tree
+from bitwise_core.checker.trees.sum_orders import WrittenOrder
 from bitwise_core.ir.condensed_tree import chain_key, factors_label, label_of
 from bitwise_core.ir.nodes import Matrix, Node
 from bitwise_core.ir.svg import label

@@ -15,7 +15,7 @@ from bitwise_amd_gfx942.functions import functions_of
 from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
 from bitwise_amd_gfx942.kernarg_segment import kernarg_words
 from bitwise_amd_gfx942.opcodes import calls, control, gfx950, waits
-from bitwise_amd_gfx942.opcodes.matrix import gfx950_matrix, matrix
+from bitwise_amd_gfx942.opcodes.matrices import gfx950_matrix, matrix
 from bitwise_amd_gfx942.opcodes.memory import atomics, buffer_loads, buffers, flat, scratch, shared_memory
 from bitwise_amd_gfx942.opcodes.scalar import scalar_integers, scalar_logic, scalar_memory, scalar_moves
 from bitwise_amd_gfx942.opcodes.vector import (

@@ -20,7 +20,6 @@ from bitwise_nvidia_ptx.assembler.installed import audit_tools
 from bitwise_nvidia_ptx.availability import AvailableTable
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.machine_code.access_order import keeps_order
-from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
     atomics,
     clusters,
@@ -29,13 +28,13 @@ from bitwise_nvidia_ptx.opcodes import (
     floating,
     integer,
     logic,
-    matrix_sync,
-    mbarriers,
     memory,
     stores,
-    tensor_maps,
     warp,
 )
+from bitwise_nvidia_ptx.opcodes.copies import async_copy as asynchronous
+from bitwise_nvidia_ptx.opcodes.copies import mbarriers, tensor_maps
+from bitwise_nvidia_ptx.opcodes.matrices import matrix_sync
 from bitwise_nvidia_ptx.row_evidence import with_row_evidence
 from bitwise_nvidia_ptx.special_registers import (
     CLUSTER_REGISTERS,

@@ -15,7 +15,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.mma import ScaleFormat
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout, tile_addresses
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_tiles import TileLayout, tile_addresses
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 
 _SWIZZLES = {0: (0, 16), 1: (128, 32), 2: (128, 16), 4: (64, 16), 6: (32, 16)}

@@ -10,7 +10,7 @@ from bitwise_core.assembly.module import Address, Operand
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition, value_of_issuing_thread
+from bitwise_nvidia_ptx.opcodes.copies.issuing_thread import require_known_condition, value_of_issuing_thread
 from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 

@@ -21,15 +21,15 @@ from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep, Operan
 from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
-from bitwise_nvidia_ptx.opcodes.issuing_thread import require_pairs
-from bitwise_nvidia_ptx.opcodes.matrix_sync import (
+from bitwise_nvidia_ptx.opcodes.copies.issuing_thread import require_pairs
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_sync import (
     ELEMENT_BITS,
     cuts_accumulator,
     integer_products,
     step_name,
     units_of,
 )
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_tiles import (
     TileCells,
     tile_addresses,
     tile_cells,

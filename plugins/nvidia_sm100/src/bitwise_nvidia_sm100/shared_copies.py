@@ -18,7 +18,7 @@ from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_tiles import tile_addresses, tile_cells, tile_values
 from bitwise_nvidia_sm100.descriptors import check_unit, tile_layout
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
 from bitwise_nvidia_sm100.products import COPY, OPERAND_READ, pairs_of

@@ -28,7 +28,7 @@ from bitwise_core.execution.values.matrix_steps.mma_steps import MmaStep
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.addresses.shared import own_offset
-from bitwise_nvidia_ptx.opcodes.issuing_thread import (
+from bitwise_nvidia_ptx.opcodes.copies.issuing_thread import (
     active_lane_count,
     blocks_of_mask,
     for_each_place,
@@ -36,8 +36,8 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     require_pairs,
     uniform_offset,
 )
-from bitwise_nvidia_ptx.opcodes.matrix_sync import registers_in
-from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, initialised_mbarrier, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.copies.mbarriers import count_arrivals, initialised_mbarrier, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_sync import registers_in
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_sm100 import work_stealing

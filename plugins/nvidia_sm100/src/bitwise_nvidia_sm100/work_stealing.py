@@ -29,9 +29,9 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.execution.values.term_hash import poison
-from bitwise_nvidia_ptx.opcodes.issuing_thread import issuers_and_receivers, uniform_offset
-from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, enter_phase, mbarrier_at
-from bitwise_nvidia_ptx.opcodes.tensor_copy import add_copy, multicast
+from bitwise_nvidia_ptx.opcodes.copies.issuing_thread import issuers_and_receivers, uniform_offset
+from bitwise_nvidia_ptx.opcodes.copies.mbarriers import Copy, enter_phase, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.copies.tensor_copy import add_copy, multicast
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread
 
 OPCODE = "clusterlaunchcontrol"

@@ -6,7 +6,7 @@ Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions: Matrix D
 from __future__ import annotations
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_tiles import TileLayout
 
 _SWIZZLES = {0: 0, 1: 128, 2: 64, 3: 32}
 

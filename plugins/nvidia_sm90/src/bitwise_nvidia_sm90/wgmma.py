@@ -30,8 +30,8 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, blend_valu
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
-from bitwise_nvidia_ptx.opcodes.fragments import fragment_vectors
-from bitwise_nvidia_ptx.opcodes.matrix_sync import (
+from bitwise_nvidia_ptx.opcodes.matrices.fragments import fragment_vectors
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_sync import (
     ELEMENT_BITS,
     cuts_accumulator,
     instruction_k,
@@ -40,7 +40,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_sync import (
     step_name,
     units_of,
 )
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileCells, tile_addresses, tile_cells, tile_vectors
+from bitwise_nvidia_ptx.opcodes.matrices.matrix_tiles import TileCells, tile_addresses, tile_cells, tile_vectors
 from bitwise_nvidia_ptx.opcodes.memory import literal_value
 from bitwise_nvidia_sm90.descriptors import tile_layout
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitwise_core.checker.analysis import MAXIMUM_LANES
-from bitwise_core.checker.divergence import DivergenceTrace
+from bitwise_core.checker.trees.divergence import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.determined_runs import may_wait, simulate_determined

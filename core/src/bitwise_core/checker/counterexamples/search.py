@@ -20,9 +20,9 @@ from bitwise_core.checker.counterexamples.value_distributions import (
     draw,
     special_patterns,
 )
-from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.results import conflicting_tensors, given_digests
 from bitwise_core.checker.sources import Arches, Options, Source, arch_pair
+from bitwise_core.checker.trees.divergence import DivergenceTrace
 from bitwise_core.checker.verdicts import Comparison, Counterexample, Outcome, Verdict, refuted
 from bitwise_core.checker.wording import counted
 from bitwise_core.execution.assumptions import FINITE

@@ -18,8 +18,8 @@ from bitwise_core.checker.counterexamples.memory_contents import (
     contents_with_special,
     with_feedback,
 )
-from bitwise_core.checker.divergence import DivergenceTrace
-from bitwise_core.checker.expression_trees import build_tree
+from bitwise_core.checker.trees.divergence import DivergenceTrace
+from bitwise_core.checker.trees.expression_trees import build_tree
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.simulation import matrix_units
 from bitwise_core.ir.evaluation import Values, evaluate_many

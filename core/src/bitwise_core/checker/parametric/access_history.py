@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bitwise_core.checker.parametric.loop_state import (
+from bitwise_core.checker.parametric.loops.loop_state import (
     copies_are_equal,
     merged_copies,
     merged_reads,

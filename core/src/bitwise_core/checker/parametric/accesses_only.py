@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.loop_state import queue_of_copies
+from bitwise_core.checker.parametric.loops.loop_state import queue_of_copies
 from bitwise_core.checker.parametric.values import Equality, polynomial_of
 from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.domains.domain import Unsupported

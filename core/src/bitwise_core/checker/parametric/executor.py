@@ -10,25 +10,25 @@ import numpy as np
 
 from bitwise_core.checker.parametric.access_history import AccessHistory, set_copies
 from bitwise_core.checker.parametric.domain import ParametricDomain
-from bitwise_core.checker.parametric.induction_variables import LoopBody
-from bitwise_core.checker.parametric.loop_abstraction import LoopAbstraction, Repetition
-from bitwise_core.checker.parametric.loop_folds import NO_ITERATION
-from bitwise_core.checker.parametric.loop_shape import Loop, find_loops
-from bitwise_core.checker.parametric.loop_state import (
+from bitwise_core.checker.parametric.loops.induction_variables import LoopBody
+from bitwise_core.checker.parametric.loops.loop_abstraction import LoopAbstraction, Repetition
+from bitwise_core.checker.parametric.loops.loop_folds import NO_ITERATION
+from bitwise_core.checker.parametric.loops.loop_shape import Loop, find_loops
+from bitwise_core.checker.parametric.loops.loop_state import (
     INERT,
     hash_of,
     invalidate,
     merged_copies,
     merged_reads,
 )
-from bitwise_core.checker.parametric.loop_summary import LoopSummary
-from bitwise_core.checker.parametric.memory import ParametricMemory
-from bitwise_core.checker.parametric.persistent_loops import (
+from bitwise_core.checker.parametric.loops.loop_summary import LoopSummary
+from bitwise_core.checker.parametric.loops.persistent_loops import (
     PersistentIteration,
     PersistentLoop,
     find_natural_loops,
     find_persistent_loops,
 )
+from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.symbolic_races import SymbolicRaces
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate

@@ -19,7 +19,7 @@ from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.executor import ParametricExecutor, ParametricProgram
 from bitwise_core.checker.parametric.global_conflicts import NOT_DETERMINED
 from bitwise_core.checker.parametric.integers import WITHOUT_WRAPPING
-from bitwise_core.checker.parametric.loop_folds import INSTANCES
+from bitwise_core.checker.parametric.loops.loop_folds import INSTANCES
 from bitwise_core.checker.parametric.memory import ParametricMemory
 from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
 from bitwise_core.checker.parametric.program_text import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, modifier_value
-from bitwise_amd_gfx942.opcodes.matrix.matrix import check_all_lanes_active
+from bitwise_amd_gfx942.opcodes.matrices.matrix import check_all_lanes_active
 from bitwise_amd_gfx942.opcodes.memory.shared_memory import order_wave_accesses, shared_address
 from bitwise_amd_gfx942.opcodes.memory.shared_reads import read_offset
 from bitwise_amd_gfx942.opcodes.operands.execution_mask import vector_opcode

@@ -31,8 +31,8 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.addresses.shared import place_of
 from bitwise_nvidia_ptx.opcodes import memory
 from bitwise_nvidia_ptx.opcodes.common import type_bits
-from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
-from bitwise_nvidia_ptx.opcodes.mbarriers import StoresOfCluster, complete_phase, initialised_mbarrier
+from bitwise_nvidia_ptx.opcodes.copies.issuing_thread import require_known_condition
+from bitwise_nvidia_ptx.opcodes.copies.mbarriers import StoresOfCluster, complete_phase, initialised_mbarrier
 from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 TABLE = OpcodeTable()

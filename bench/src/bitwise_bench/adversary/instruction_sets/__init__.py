@@ -1,0 +1,1 @@
+"""PTX and gfx942 as the adversary writes them: operations, identities, and kernels of many programs."""

@@ -1,0 +1,1 @@
+"""Families of kernels whose threads work together."""

@@ -1,0 +1,42 @@
+"""The families of kernels whose threads work together, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bitwise_bench.adversary import contraction_kernels
+from bitwise_bench.adversary.block_programs import Family
+from bitwise_bench.adversary.kernel_families import (
+    block_kernels,
+    cluster_kernels,
+    colliding_kernels,
+    conditional_store_kernels,
+    grid_kernels,
+    jump_kernels,
+    local_kernels,
+    role_kernels,
+    tensor_copy_kernels,
+    tensor_memory_kernels,
+    warp_kernels,
+    wave_kernels,
+)
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        **block_kernels.FAMILIES,
+        **cluster_kernels.FAMILIES,
+        **colliding_kernels.FAMILIES,
+        **conditional_store_kernels.FAMILIES,
+        **contraction_kernels.FAMILIES,
+        **grid_kernels.FAMILIES,
+        **jump_kernels.FAMILIES,
+        **local_kernels.FAMILIES,
+        **role_kernels.FAMILIES,
+        **tensor_copy_kernels.FAMILIES,
+        **warp_kernels.FAMILIES,
+        **tensor_memory_kernels.FAMILIES,
+        **wave_kernels.FAMILIES,
+    }
+)
+"""Every family."""

@@ -1,0 +1,1 @@
+"""The processes that make readings, their jobs, and executors of other machines."""

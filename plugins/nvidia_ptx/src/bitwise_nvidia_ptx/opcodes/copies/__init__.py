@@ -1,0 +1,1 @@
+"""Asynchronous copies, the barriers on which they complete, and the maps of tensors."""
