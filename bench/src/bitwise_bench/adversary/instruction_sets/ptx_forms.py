@@ -12,7 +12,7 @@ from bitwise_bench.adversary.instruction_sets.vocabulary import Spec
 from bitwise_bench.register_operations.coverage import unmodelled
 from bitwise_bench.register_operations.forms import Form, forms
 
-_RECORD = Path(__file__).parents[4] / "records" / "register-operations-sm90-h100.json.xz"
+_RECORD = Path(__file__).parents[5] / "records" / "register-operations-sm90-h100.json.xz"
 _KINDS = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "b16": "i16", "b32": "i32", "b64": "i64", "f16x2": "h2",
     "bf16x2": "b2", "bytes2": "q2", "amount": "i32", "position": "i32", "pred": "p",
