@@ -151,6 +151,10 @@ MERGED = {
         "cvt.u16.u8 %h1, %h1; cvt.u64.u16 %d3, %h1;", LONG, "cvt.u32.u64 %r3, %d3; mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "upper half of a product with 1": (
         "ld.global.u16 %h1, [%d2]; mul.wide.u16 %r3, %h1, 1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of a masked extension": (
+        "ld.global.u16 %h1, [%d2]; cvt.u32.u16 %r3, %h1;", PAIR, "and.b32 %r3, %r3, 0x1ffff; mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of a long pair": (
+        "ld.global.u16 %h1, [%d2]; cvt.u32.u16 %r3, %h1;", PAIR, "mov.b64 %d9, {%r3, %r2}; mov.b64 {%h6, %h7, %h8, %h9}, %d9; mov.b32 %r9, {%h7, %h8};"),
     "second half of a long extension": (
         "ld.global.u16 %h1, [%d2]; cvt.u64.u16 %d3, %h1;", LONG, "mov.b64 {%h6, %h7, %h8, %h9}, %d3; mov.b32 %r9, {%h7, %h8};"),
     "magnitudes of a saturated number": (
@@ -440,7 +444,9 @@ UNMERGED = {
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
     "upper half of a signed extension": ("cvt.s32.s16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "field of an extension": ("cvt.u32.u16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16; add.u32 %r9, %r9, %r2;"),
-    "halves of a packed extension": ("cvt.u32.u16 %r4, %h1; and.b32 %r3, %r4, 0xff;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "halves of a sum with an extension": ("cvt.u32.u16 %r4, %h1; add.u32 %r3, %r4, %r2;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "halves of a pair with a part of an extension": (
+        "cvt.u32.u16 %r4, %h1; cvt.u16.u32 %h5, %r4; mov.b32 %r3, {%h2, %h5};", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "shift of a word by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u32 %r9, %r1, %r3;"),
     "short shift by an unsigned field": ("bfe.u32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "clamp of integers to other bounds": ("min.u32 %r3, %r1, 1000;", PAIR, "mov.b32 %f6, %r3; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;"),

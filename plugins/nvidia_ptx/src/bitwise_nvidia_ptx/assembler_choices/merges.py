@@ -71,6 +71,7 @@ _AS_UNSIGNED = re.compile(r"cvt\.[\w.]*\.u\d+\.b?f\d+|bfe\.s\d+|cvt\.s\d+\.s\d+"
 """What ptxas joins with a conversion of an unsigned number, as if that were one of a signed number."""
 _EXTENDING = re.compile(r"cvt\.[su](32|64)\.u(8|16)|(mul|mad)\.wide\.u16")
 """Extensions by zeros, and products that are one where a factor is 1."""
+_MASK = re.compile(r"and\.b(32|64)|rem\.[su](32|64)")
 _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
 _NEGATING = re.compile(r"(not|neg|xor|sub|(mul|mad)\.lo)\.[sub](16|32|64)")
 """Opcodes of which some instructions return -x or -1 - x."""
@@ -225,10 +226,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _of_shifts(opcode, operands, sources)
     if base in ("bfe", "bfi"):
         return _of_bit_fields(base, bits_of(instruction), operands, sources)
-    if opcode in ("mov.b32", "mov.b64") and isinstance(instruction.operands[0], Vector):
-        halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
-        halves = halves or _of_kind(operands, sources, lambda each: _EXTENDING.fullmatch(each) is not None)
-        return _Merge("a move of halves with a load or an extension that fills one of them") if halves else None
+    if opcode in ("mov.b32", "mov.b64") and _takes_halves(instruction) and _is_extended(instruction, sources):
+        return _Merge("a move of halves with a load or an extension that fills one of them")
     if _TO_INTEGER.fullmatch(opcode) and _of_kind(operands, sources, partial(_rounds_otherwise, opcode)):
         return _Merge("a rounding to an integer with a conversion of 16 bits, whose rounding it takes")
     if _SHORT_SHIFT.fullmatch(opcode) and _of_kind(
@@ -275,6 +274,34 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return None
     clamps = _of_clamps(instruction, sources)
     return _of_extrema(instruction, sources) if clamps is None and base == "selp" else clamps
+
+
+def _takes_halves(instruction: Instruction) -> bool:
+    """Return whether a move takes a number apart to halves of 16 bits."""
+    target = instruction.operands[0]
+    return isinstance(target, Vector) and 16 * len(target.items) == bits_of(instruction)
+
+
+def _is_extended(move: Instruction, sources: Sources) -> bool:
+    """Return whether a move may take a number of 8 or 16 bits apart that was loaded or extended by zeros.
+
+    ptxas leaves out what changes no bit of such a number, as a mask of the lower half.
+    """
+    pending: list[tuple[Operand, Instruction]] = [(each, move) for each in move.operands[1:]]
+    seen = set[int]()
+    while pending:
+        for each in sources.defined(*pending.pop()):
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if _EXTENDING.fullmatch(each.opcode) or _NARROW_LOAD.fullmatch(each.opcode):
+                return True
+            packs = each.opcode == "mov.b32" and isinstance(each.operands[1], Vector)
+            masks = _MASK.fullmatch(each.opcode) and any(map(sources.is_known, each.operands[1:]))
+            if masks or (sources.passes_on(each) and not packs and not each.opcode.startswith("prmt.")):
+                pending += [(one, each) for one in each.operands[1:]]
+            pending += [(Register(name), sources.kernel.instructions[use]) for name, use in sources.stored(each)]
+    return False
 
 
 def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
