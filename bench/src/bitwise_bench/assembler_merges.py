@@ -138,15 +138,22 @@ def usual_kinds() -> Mapping[str, tuple[Spec, ...]]:
 
 
 @cache
-def _usual_pairs() -> tuple[tuple[str, str], ...]:
-    """Return the pairs of kinds of which the second one may take the result of the first one."""
+def usual_pairs() -> Mapping[str, tuple[str, ...]]:
+    """Return the kinds of usual operations that may take the result of each kind."""
     kinds = usual_kinds()
-    return tuple(
-        (first, second)
+    return {
+        first: tuple(
+            second
+            for second, (other, *_) in kinds.items()
+            if any(WIDTHS.get(each) == WIDTHS[one.result] for each in other.operands)
+        )
         for first, (one, *_) in kinds.items()
-        for second, (other, *_) in kinds.items()
-        if any(WIDTHS.get(each) == WIDTHS[one.result] for each in other.operands)
-    )
+    }
+
+
+@cache
+def _every_pair() -> tuple[tuple[str, str], ...]:
+    return tuple((first, second) for first, seconds in usual_pairs().items() for second in seconds)
 
 
 def _takes_any(spec: Spec) -> bool:
@@ -161,21 +168,11 @@ def _specs(dice: random.Random, usual: bool) -> Iterator[Spec | None]:
     elif dice.random() < LONGER:
         kind = dice.choice(sorted(usual_kinds()))
         for _ in range(max(3, length)):
-            spec = dice.choice(usual_kinds()[kind])
-            yield spec
-            following = [other for one, other in _usual_pairs_of()[kind]]
-            kind = dice.choice(following)
-    else:
-        for kind in dice.choice(_usual_pairs()):
             yield dice.choice(usual_kinds()[kind])
-
-
-@cache
-def _usual_pairs_of() -> Mapping[str, tuple[tuple[str, str], ...]]:
-    found: dict[str, list[tuple[str, str]]] = {}
-    for pair in _usual_pairs():
-        found.setdefault(pair[0], []).append(pair)
-    return {kind: tuple(pairs) for kind, pairs in found.items()}
+            kind = dice.choice(usual_pairs()[kind])
+    else:
+        for kind in dice.choice(_every_pair()):
+            yield dice.choice(usual_kinds()[kind])
 
 
 def _drawn(dice: random.Random, usual: bool) -> MergedSequence | None:
