@@ -399,7 +399,8 @@ def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int, usual: bool
 def merged_records(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the record of several searches.  Raises ValueError if two have one seed, assembler and environment."""
     runs = [run for part in parts for run in part["runs"]]
-    keys = [(run["seed"], run["ptxas"], run["architecture"], run["environment"]) for run in runs]
+    named = "seed", "operations", "ptxas", "architecture", "environment"
+    keys = [tuple(run.get(each) for each in named) for run in runs]
     if any(key in keys[:number] for number, key in enumerate(keys)):
         raise ValueError("two runs have one seed, assembler and environment: a run counts once")
     changes: dict[str, Any] = {}
