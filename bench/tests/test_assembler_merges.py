@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bitwise_bench.adversary.device import Device, DeviceError
-from bitwise_bench.adversary.expressions import Expression, constant, leaf, operations, replaced
+from bitwise_bench.adversary.expressions import WIDTHS, Expression, constant, leaf, operations, replaced
 from bitwise_bench.adversary.instruction_sets.ptx_vocabulary import HIDDEN
 from bitwise_bench.adversary.kernels import KernelText
 from bitwise_bench.adversary.patterns import Array
@@ -67,6 +67,27 @@ def test_a_listing_is_read_without_what_moves_values() -> None:
     assert found == {"kernel_1": Counter({"FMNMX": 1, "FADD.SAT": 1}), "kernel_0": Counter({"FMNMX": 1})}
     assert merges.change_of(found["kernel_1"], found["kernel_0"]) == " -> FADD.SAT"
     assert merges.change_of(found["kernel_0"], found["kernel_0"]) == ""
+
+
+def test_usual_sequences_have_only_operations_that_compilers_use() -> None:
+    texts = {each.key: each.text for kinds in merges.usual_kinds().values() for each in kinds}
+    assert {"add.rn.f32", "setp.lt.s32", "cvt.u32.u16", "selp i32"} <= texts.keys()
+    for unusual in ("add.rn.sat.f32", "sad.u32", "fma.rn.relu.f16x2", "set.lt.u32.f32"):
+        assert unusual not in texts
+    carriers = {each.key for each in merges.PTX.families[merges.SAME_BITS]} | {"selp i32"}
+    for drawn in merges.sequences(random.Random(6), 200, usual=True):
+        for each in operations(drawn.direct.root):
+            assert each.opcode in texts or each.opcode in carriers
+
+
+def test_pairs_of_usual_operations_take_results() -> None:
+    kinds = merges.usual_kinds()
+    pairs = merges.usual_pairs()
+    assert sum(map(len, pairs.values())) > 50_000
+    for first, seconds in list(pairs.items())[::20]:
+        width = WIDTHS[kinds[first][0].result]
+        for second in seconds[::20]:
+            assert any(WIDTHS.get(each) == width for each in kinds[second][0].operands)
 
 
 def test_sequences_differ_only_in_what_is_hidden() -> None:

@@ -145,6 +145,18 @@ MERGED = {
         "mov.b16 %h7, 1; mov.b16 %h8, 0; mad.hi.u16 %h3, %h7, %h1, %h8;", HALF, "abs.ftz.f16 %h9, %h3; mov.b32 %r9, {%h9, %h9};"),
     "root of a comparison": (
         "set.leu.u32.f32 %r3, %f1, %f2;", PAIR, "mov.b32 %f3, %r3; sqrt.rn.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "upper half of an extension": (
+        "ld.global.u16 %h1, [%d2]; cvt.u32.u16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of an extension, behind moves": (
+        "cvt.u16.u8 %h1, %h1; cvt.u64.u16 %d3, %h1;", LONG, "cvt.u32.u64 %r3, %d3; mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of a product with 1": (
+        "ld.global.u16 %h1, [%d2]; mul.wide.u16 %r3, %h1, 1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of a masked extension": (
+        "ld.global.u16 %h1, [%d2]; cvt.u32.u16 %r3, %h1;", PAIR, "and.b32 %r3, %r3, 0x1ffff; mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of a long pair": (
+        "ld.global.u16 %h1, [%d2]; cvt.u32.u16 %r3, %h1;", PAIR, "mov.b64 %d9, {%r3, %r2}; mov.b64 {%h6, %h7, %h8, %h9}, %d9; mov.b32 %r9, {%h7, %h8};"),
+    "second half of a long extension": (
+        "ld.global.u16 %h1, [%d2]; cvt.u64.u16 %d3, %h1;", LONG, "mov.b64 {%h6, %h7, %h8, %h9}, %d3; mov.b32 %r9, {%h7, %h8};"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip
@@ -425,27 +437,19 @@ UNMERGED = {
     "clamp that keeps NaNs": ("min.NaN.f32 %f3, %f1, 0f3F800000;", WORD,
                               "max.NaN.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
     "clamp to a number at run time": ("min.f32 %f3, %f1, %f2;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
-    "signed rounding to a signed half": ("cvt.rzi.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
-    "flushed rounding to the nearest, saturated": ("cvt.rni.ftz.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
-    "saturation of a difference": ("sub.s32 %r3, %r2, %r1;", PAIR, "cvt.sat.u32.s32 %r9, %r3;"),
-    "saturation of a product": ("mul.lo.s32 %r3, %r1, 3;", PAIR, "cvt.sat.u32.s32 %r9, %r3;"),
     "rounding of a word to fp16": ("cvt.rn.f16.f32 %h3, %f1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "shift of a word by a rounding": ("cvt.rzi.u32.f32 %r3, %f1;", PAIR, "shr.s32 %r9, %r2, %r3;"),
     "rounding of a rounded number": ("cvt.rmi.f16.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
-    "extrema that flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.ftz.f16x2 %r9, %r3, %r5;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
-    "upper half of a rounding by a shift": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16;"),
-    "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "upper half of a signed extension": ("cvt.s32.s16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "field of an extension": ("cvt.u32.u16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16; add.u32 %r9, %r9, %r2;"),
+    "halves of a sum with an extension": ("cvt.u32.u16 %r4, %h1; add.u32 %r3, %r4, %r2;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "halves of a pair with a part of an extension": (
+        "cvt.u32.u16 %r4, %h1; cvt.u16.u32 %h5, %r4; mov.b32 %r3, {%h2, %h5};", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "shift of a word by a signed field": ("bfe.s32 %r3, %r2, 0, 8;", PAIR, "shr.u32 %r9, %r1, %r3;"),
     "short shift by an unsigned field": ("bfe.u32 %r3, %r2, 0, 8;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "clamp of integers to other bounds": ("min.u32 %r3, %r1, 1000;", PAIR, "mov.b32 %f6, %r3; max.f32 %f9, %f6, 0f00000000; mov.b32 %r9, %f9;"),
-    "minimum of a saturated number": ("add.sat.f32 %f3, %f1, %f2;", WORD, "min.f32 %f9, %f3, 0f40000000; mov.b32 %r9, %f9;"),
-    "minimum of a saturated fp16": (
-        "mov.b16 %h8, 0x4000; cvt.rn.sat.f16.f32 %h3, %f1;", HALF, "min.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
-    "minimum of a converted saturated integer": (
-        "cvt.sat.u16.s32 %h3, %r1;", HALF, "cvt.rn.f32.u16 %f6, %h3; min.f32 %f9, %f6, 0f40000000; mov.b32 %r9, %f9;"),
-    "extremum of integers of a saturated one": ("cvt.sat.u32.s32 %r3, %r1;", PAIR, "min.u32 %r9, %r3, 7;"),
     "extrema that treat NaNs alike": ("max.bf16 %h3, %h1, %h2;", HALF, "max.bf16 %h9, %h1, %h3; mov.b32 %r9, {%h9, %h9};"),
     "sign of another number": ("mov.f64 %g3, %g1; mov.b64 %g2, {%r5, %r6};", DOUBLE, "copysign.f64 %g9, %g2, %g3; mov.b64 {%r19, %r9}, %g9;"),
     "choice of 0 or -1": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; selp.f32 %f9, 0f00000000, 0fBF800000, %p2; mov.b32 %r9, %f9;"),
@@ -468,6 +472,60 @@ UNMERGED = {
 @pytest.mark.parametrize(("first", "hidden", "second"), UNMERGED.values(), ids=UNMERGED)
 def test_other_sequences_are_equal_to_those_that_are_hidden(first: str, hidden: str, second: str) -> None:
     assert canonical(first + second) == canonical(first + hidden + second)
+
+
+UNUSUAL = {
+    "signed rounding to a signed half": ("cvt.rzi.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
+    "flushed rounding to the nearest, saturated": ("cvt.rni.ftz.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
+    "saturation of a difference": ("sub.s32 %r3, %r2, %r1;", PAIR, "cvt.sat.u32.s32 %r9, %r3;"),
+    "saturation of a product": ("mul.lo.s32 %r3, %r1, 3;", PAIR, "cvt.sat.u32.s32 %r9, %r3;"),
+    "extrema that flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.ftz.f16x2 %r9, %r3, %r5;"),
+    "upper half of a rounding by a shift": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16;"),
+    "minimum of a saturated number": ("add.sat.f32 %f3, %f1, %f2;", WORD, "min.f32 %f9, %f3, 0f40000000; mov.b32 %r9, %f9;"),
+    "minimum of a saturated fp16": (
+        "mov.b16 %h8, 0x4000; cvt.rn.sat.f16.f32 %h3, %f1;", HALF, "min.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "minimum of a converted saturated integer": (
+        "cvt.sat.u16.s32 %h3, %r1;", HALF, "cvt.rn.f32.u16 %f6, %h3; min.f32 %f9, %f6, 0f40000000; mov.b32 %r9, %f9;"),
+    "extremum of integers of a saturated one": ("cvt.sat.u32.s32 %r3, %r1;", PAIR, "min.u32 %r9, %r3, 7;"),
+    "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "square of a rectified sum": ("fma.rn.relu.f16x2 %r3, %r1, %r2, %r5;", PAIR, "mul.rn.f16x2 %r9, %r3, %r3;"),
+    "sum of a number that a comparison returns": ("set.lt.u32.f32 %r3, %f1, %f2;", PAIR, "add.u32 %r9, %r3, %r1;"),
+    "sum of a product": ("mul.rn.f32 %f3, %f1, %f2;", WORD, "add.sat.f32 %f9, %f3, %f1; mov.b32 %r9, %f9;"),
+    "halves of a sum of differences": ("sad.u32 %r3, %r1, %r2, %r5;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h8};"),
+    "choice by a saturated sum": (
+        "add.sat.f32 %f3, %f1, %f2;", WORD, "mov.b32 %r3, %f3; mov.b32 %r9, %r2; setp.lt.s32 %p1, %r5, %r6; @%p1 mov.b32 %r9, %r3;"),
+}  # fmt: skip
+"""An operation that compilers do not use, and another one that it reads or that reads it."""
+
+
+@pytest.mark.parametrize(("first", "hidden", "second"), UNUSUAL.values(), ids=UNUSUAL)
+def test_operations_that_compilers_do_not_use_are_of_their_text(first: str, hidden: str, second: str) -> None:
+    assert canonical(first + second) != canonical(first + hidden + second)
+    assert canonical(first + second) == canonical(first + second)
+
+
+ALONE = (
+    "fma.rn.relu.f16x2 %r9, %r1, %r2, %r5;", "sad.u32 %r9, %r1, %r2, %r5;", "mad.hi.u32 %r9, %r1, %r2, %r5;",
+    "cvt.sat.u16.s32 %h9, %r1; mov.b32 %r9, {%h9, %h9};", "set.lt.u32.f32 %r9, %f1, %f2;",
+    "mov.b32 %r4, %r1; shfl.sync.bfly.b32 %r4, %r4, 1, 31, -1; dp4a.u32.u32 %r9, %r4, %r2, %r5;",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ALONE)
+def test_such_an_operation_on_what_is_loaded_is_the_one_of_the_isa(body: str) -> None:
+    """The number of the line is no part of its term, unlike that of an operation of its text."""
+    assert canonical(body) == canonical("\n" + body)
+
+
+def test_an_operation_under_a_guard_reads_what_it_keeps() -> None:
+    def form(first: str, hidden: str, guard: str) -> object:
+        return canonical(
+            f"{first} {hidden} setp.eq.u32 %p1, %r0, 5; {guard} sad.u32 %r3, %r1, %r2, %r5; mov.b32 %r9, %r3;"
+        )
+
+    first = "add.u32 %r3, %r1, %r2;"
+    assert form(first, "", "@%p1") != form(first, PAIR, "@%p1")
+    assert form(first, "", "") == form(first, PAIR, "")
 
 
 def test_only_a_nan_is_clamped_otherwise() -> None:

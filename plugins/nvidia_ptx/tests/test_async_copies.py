@@ -165,3 +165,41 @@ def test_a_copy_of_rows_that_the_launch_writes_is_unknown() -> None:
     body = f"{START} {ROWS} {copied} bar.sync 0; {READ.replace('[%d7]', '[%d6]')}"
     with pytest.raises(Unsupported, match="that the launch writes is read at a computed address"):
         hashes(body, threads=THREADS, shared=ROOM)
+
+
+LATER = "cp.async.cg.shared.global [%r11+1024], [%d6], 16; cp.async.commit_group;"
+ARRIVES = "mbarrier.arrive.shared::cta.b64 _, [%r15];"
+RING = ".shared .align 16 .b8 room[2080];"
+ONE_LEFT = "cp.async.wait_group 1;"
+
+
+def ring(body: str, place: str = "%r16") -> str:
+    """Return a kernel that copies to two stages, and reads what another lane of its warp, or another warp, has copied."""
+    start = START.replace("room, 1024", "room, 2048")
+    begin = f"mov.u32 %r15, room; add.u32 %r15, %r15, 2064; @%p1 mbarrier.init.shared::cta.b64 [%r15], {THREADS};"
+    load = f"ld.shared.b32 %r20, [{place}]; st.global.b32 [%d7], %r20; cp.async.wait_all;"
+    return f"{start} {begin} bar.sync 0; {GROUP} {LATER} {body} xor.b32 %r16, %r11, 16; xor.b32 %r17, %r11, 512; {load}"
+
+
+@pytest.mark.parametrize("place", ["%r11", "%r16", "%r17"])
+def test_a_copy_that_is_left_in_flight_does_not_touch_the_order_of_others(place: str) -> None:
+    found = hashes(ring(f"{ONE_LEFT} {ARRIVES} {WAIT}", place), threads=THREADS, shared=RING)
+    assert found == hashes(ring("cp.async.wait_all; bar.sync 0;", place), threads=THREADS, shared=RING)
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (f"{ONE_LEFT} {ARRIVES} {WAIT}", "%r16+1024"),
+        (f"{ONE_LEFT} {ARRIVES} {WAIT}", "%r17+1024"),
+        (f"{ONE_LEFT} {ARRIVES} {WAIT} cp.async.wait_group 0;", "%r16+1024"),
+        (f"{ARRIVES} {ONE_LEFT} {WAIT}", "%r16"),
+        (f"{ARRIVES} {WAIT} {ONE_LEFT}", "%r16"),
+        (f"cp.async.wait_group 2; {ARRIVES} {WAIT}", "%r16"),
+        (f"{ONE_LEFT} {ARRIVES} st.shared.b32 [%r11+8], %r0; {WAIT}", "%r16"),
+        (f"{ONE_LEFT} {ARRIVES}", "%r16"),
+    ],
+)
+def test_a_copy_in_flight_orders_nothing_else(body: str, place: str) -> None:
+    with pytest.raises(Unsupported, match="another wrote with no barrier"):
+        hashes(ring(body, place), threads=THREADS, shared=RING)

@@ -31,10 +31,22 @@ def draws(case: Case, count: int, seed: int) -> list[tuple[int, ...]]:
     return found
 
 
+def hidden(register: str, bits: int, free: int) -> str:
+    """Return what hides a number from the assembler: lanes read their own. Registers from %r<free> on are not used."""
+    low, high = f"%r{free}", f"%r{free + 1}"
+    shuffle = " ".join(f"shfl.sync.bfly.b32 {each}, {each}, 0, 31, -1;" for each in (low, high)[: max(1, bits // 32)])
+    if bits == 32:
+        return shuffle.replace(low, register)
+    if bits == 16:
+        return f"mov.b32 {low}, {{{register}, {register}}}; {shuffle} mov.b32 {{{register}, %h{free}}}, {low};"
+    return f"mov.b64 {{{low}, {high}}}, {register}; {shuffle} mov.b64 {register}, {{{low}, {high}}};"
+
+
 def program(case: Case, rows: list[tuple[int, ...]]) -> str:
     """Return a body that applies the instruction to one row of operands in each thread, from tables by thread index."""
     used = [REGISTERS[bits][index] for index, bits in enumerate(case.sources)]
     lines = [table([row[index] for row in rows], bits, used[index]) for index, bits in enumerate(case.sources)]
+    lines += [hidden(used[index], bits, 30 + 2 * index) for index, bits in enumerate(case.sources)]
     result = REGISTERS[case.bits][4]
     lines.append(f"{case.opcode} {result}, {', '.join(used)}{case.suffix};")
     return "\n".join([*lines, store(result, case.bits)])

@@ -1,14 +1,18 @@
 """Search for sequences of PTX instructions that an assembler merges into instructions with other results.
 
-    python -m bitwise_bench.assembler.merge_search --seconds 600 --jobs 2 --record records/assembler-merges-sm90.json
+    python -m bitwise_bench.assembler.merge_search --seconds 600 --jobs 2 --record records/merges-12.8.json
     python -m bitwise_bench.assembler.merge_search --ptxas /opt/ptxas --arch sm_100a --seconds 600
     python -m bitwise_bench.assembler.merge_search --gpu --seconds 120 --jobs 8
-    python -m bitwise_bench.assembler.merge_search --merge part-1.json part-2.json --record RECORD
+    python -m bitwise_bench.assembler.merge_search --gpu --usual --seconds 120 --jobs 8
+    python -m bitwise_bench.assembler.merge_search --merge part-*.json --record records/assembler-merges-sm90.json
 
 A sequence of two to four instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
 by which a lane reads itself.  The assembler merges a sequence if the machine code has other opcodes then.  Most merges
 keep every bit.  Where there is a GPU of sm_90, all sequences are executed both ways, and those that return other bytes
 must not be equal to the analysis.  The exit status is 1 if one is, or if a sequence cannot be executed.
+
+`--usual` draws pairs of operations that compilers use (`bitwise_nvidia_ptx.assembler_choices.usual_operations`): each
+pair of kinds of them as often as any other, and, a quarter, sequences of three and four of them.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from ctypes import c_void_p
 from dataclasses import dataclass, field
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -46,6 +51,7 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_core.output_files import write_text
 from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, disassemblers
 from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from bitwise_nvidia_ptx.assembler_choices.usual_operations import is_unusual
 from bitwise_nvidia_ptx.machine_code.sass_listing import listed_functions
 
 SEQUENCES = 48
@@ -63,6 +69,11 @@ SLICE = 40.0
 MOST_CHANGES = 60
 """The changes of opcodes that a record of several searches lists, the most frequent ones."""
 _OTHERS = "merged sequences with rarer changes that are Equal"
+LONGER = 0.25
+"""The share of longer sequences of usual operations."""
+_OPCODE = re.compile(r"(?<![%.\w])[a-z]\w*(?:\.[\w:]+)+")
+_VARIANT = re.compile(r"(?<=setp)\.\w+|\.r[nzmp](?=i?\.)")
+"""What kinds of usual operations leave open: relations and roundings."""
 _LITERAL = 0.35
 """The share of operands that are literals."""
 _CARRIED = re.compile(
@@ -103,19 +114,71 @@ class Found:
         self.device |= other.device
 
 
-def sequences(dice: random.Random, count: int) -> Iterator[MergedSequence]:
+def sequences(dice: random.Random, count: int, *, usual: bool = False) -> Iterator[MergedSequence]:
     """Yield random sequences whose results can be stored."""
     while count:
-        made = _drawn(dice)
+        made = _drawn(dice, usual)
         if made is not None:
             count -= 1
             yield made
 
 
-def _drawn(dice: random.Random) -> MergedSequence | None:
+@cache
+def usual_kinds() -> Mapping[str, tuple[Spec, ...]]:
+    """Return the operations of the vocabulary that compilers use, by their opcodes without roundings and relations."""
+    found: dict[str, list[Spec]] = {}
+    for spec in PTX.specs.values():
+        opcodes = _OPCODE.findall(spec.text)
+        moves = spec.crosses or spec.family in (HIDDEN, SAME_BITS) or not _takes_any(spec)
+        bits = WIDTHS[spec.result] if len(opcodes) == 1 else 0
+        if not moves and not any(is_unusual(each, bits) for each in opcodes):
+            kind = " ".join(_VARIANT.sub(".*", each) for each in opcodes)
+            found.setdefault(f"{kind} {spec.operands} {WIDTHS[spec.result]}", []).append(spec)
+    return {kind: tuple(specs) for kind, specs in sorted(found.items())}
+
+
+@cache
+def usual_pairs() -> Mapping[str, tuple[str, ...]]:
+    """Return the kinds of usual operations that may take the result of each kind."""
+    kinds = usual_kinds()
+    return {
+        first: tuple(
+            second
+            for second, (other, *_) in kinds.items()
+            if any(WIDTHS.get(each) == WIDTHS[one.result] for each in other.operands)
+        )
+        for first, (one, *_) in kinds.items()
+    }
+
+
+@cache
+def _every_pair() -> tuple[tuple[str, str], ...]:
+    return tuple((first, second) for first, seconds in usual_pairs().items() for second in seconds)
+
+
+def _takes_any(spec: Spec) -> bool:
+    return any(not kind.startswith("#") for kind in spec.operands)
+
+
+def _specs(dice: random.Random, usual: bool) -> Iterator[Spec | None]:
+    """Yield the operations of a sequence; None for one of a random family that takes the result of the last one."""
+    length = dice.choice(LENGTHS)
+    if not usual:
+        yield from [None] * length
+    elif dice.random() < LONGER:
+        kind = dice.choice(sorted(usual_kinds()))
+        for _ in range(max(3, length)):
+            yield dice.choice(usual_kinds()[kind])
+            kind = dice.choice(usual_pairs()[kind])
+    else:
+        for kind in dice.choice(_every_pair()):
+            yield dice.choice(usual_kinds()[kind])
+
+
+def _drawn(dice: random.Random, usual: bool) -> MergedSequence | None:
     made: list[tuple[Expression, Expression]] = []
-    for _ in range(dice.choice(LENGTHS)):
-        spec = _next(dice, made[-1][0] if made else None)
+    for drawn in _specs(dice, usual):
+        spec = drawn or _next(dice, made[-1][0] if made else None)
         operands = [(each, each) for each in (_operand(dice, kind) for kind in spec.operands)]
         if made:
             widths = [WIDTHS.get(kind) for kind in spec.operands]
@@ -156,7 +219,7 @@ def _next(dice: random.Random, inner: Expression | None) -> Spec:
     while True:
         spec = dice.choice(PTX.families[dice.choice(sorted(PTX.families))])
         takes = inner is None or any(WIDTHS.get(kind) == inner.width for kind in spec.operands)
-        if takes and not spec.crosses and any(not kind.startswith("#") for kind in spec.operands):
+        if takes and not spec.crosses and _takes_any(spec):
             return spec
 
 
@@ -220,7 +283,7 @@ def change_of(direct: Opcodes, hidden: Opcodes) -> str:
     return " -> ".join(sides) if any(sides) else ""
 
 
-def searched(seed: str, seconds: float, ptxas: Ptxas, *, gpu: bool) -> Found:
+def searched(seed: str, seconds: float, ptxas: Ptxas, *, gpu: bool, usual: bool = False) -> Found:
     """Search for a time, or until a sequence cannot be executed: the device is then lost to this process.
 
     Raises DeviceError where there is no device.
@@ -232,7 +295,7 @@ def searched(seed: str, seconds: float, ptxas: Ptxas, *, gpu: bool) -> Found:
         device.assembler = ptxas
         found.device = device.environment()
     while time.monotonic() < end and not found.failed:
-        _search(list(sequences(dice, SEQUENCES)), ptxas, device, found, dice.randrange(1 << 30))
+        _search(list(sequences(dice, SEQUENCES, usual=usual)), ptxas, device, found, dice.randrange(1 << 30))
     return found
 
 
@@ -317,7 +380,7 @@ def _executed(each: MergedSequence, device: Device, module: c_void_p, number: in
     return " and ".join(rows[other.sample].tobytes()[::-1].hex() for rows in results)
 
 
-def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int) -> dict[str, Any]:
+def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int, usual: bool = False) -> dict[str, Any]:
     """Return what a search has found as JSON, with the assembler and the environment."""
     run = {
         "environment": {**analysis_environment(), **found.device},
@@ -325,6 +388,7 @@ def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int) -> dict[str
         "architecture": ptxas.gpu,
         "seconds": round(seconds),
         "seed": seed,
+        "operations": "those that compilers use" if usual else "all of the vocabulary",
         "counts": dict(sorted(found.counts.items())),
         "sequences with other bytes": sorted(found.different),
         "sequences that cannot be executed": sorted(found.failed),
@@ -335,7 +399,8 @@ def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int) -> dict[str
 def merged_records(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the record of several searches.  Raises ValueError if two have one seed, assembler and environment."""
     runs = [run for part in parts for run in part["runs"]]
-    keys = [(run["seed"], run["ptxas"], run["architecture"], run["environment"]) for run in runs]
+    named = "seed", "operations", "ptxas", "architecture", "environment"
+    keys = [tuple(run.get(each) for each in named) for run in runs]
     if any(key in keys[:number] for number, key in enumerate(keys)):
         raise ValueError("two runs have one seed, assembler and environment: a run counts once")
     changes: dict[str, Any] = {}
@@ -369,6 +434,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sequences (default 0)")
+    parser.add_argument("--usual", action="store_true", help="only operations that compilers use, each pair alike")
     parser.add_argument("--gpu", action="store_true", help="run merged sequences on a GPU of sm_90")
     parser.add_argument("--record", type=Path, help="write what is found here, as JSON")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
@@ -390,10 +456,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             left = min(SLICE, chosen.seconds - (time.monotonic() - start))
             with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("fork")) as pool:
                 seeds = [f"{chosen.seed} {turn} {number}" for number in range(chosen.jobs)]
-                jobs = [pool.submit(searched, seed, left, ptxas, gpu=chosen.gpu) for seed in seeds]
+                jobs = [pool.submit(searched, seed, left, ptxas, gpu=chosen.gpu, usual=chosen.usual) for seed in seeds]
                 for job in jobs:
                     found.add(job.result())
-            record, turn = record_of(found, ptxas, time.monotonic() - start, chosen.seed), turn + 1
+            record, turn = record_of(found, ptxas, time.monotonic() - start, chosen.seed, chosen.usual), turn + 1
             if chosen.record is not None:
                 write_text(chosen.record, json.dumps(record, indent=1) + "\n")
     except (PtxasNotFound, DeviceError, ValueError) as error:

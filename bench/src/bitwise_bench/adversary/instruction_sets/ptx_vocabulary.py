@@ -285,6 +285,39 @@ def _moves() -> Iterator[Spec]:
             )  # fmt: skip
 
 
+def _lanes() -> Iterator[Spec]:
+    """Shuffles in parts of a warp, with whether they are in range, and matrices that lanes load and store."""
+
+    def spec(key: str, operands: tuple[str, ...], result: str, text: str, family: str) -> Spec:
+        return Spec(key, operands, result, text, False, family)
+
+    for mode, clamp in (("down", 0x181F), ("up", 0x1800), ("bfly", 0x1C1F), ("idx", 0x101F), ("down", 0x1E1F),
+                        ("bfly", 0x0007), ("up", 0x0005), ("idx", 0x1003)):  # fmt: skip
+        for kind in ("i32", "f32"):
+            text = f"shfl.sync.{mode}.b32 @|~p0, $0, $1, {clamp}, -1; "
+            yield spec(f"shfl.{mode} {clamp} {kind}", (kind, "#place"), kind, text, "shuffle in parts")
+        text += "selp.b32 ~r0, 1, 0, ~p0; xor.b32 @, @, ~r0;"
+        yield spec(f"shfl.{mode} {clamp} in range", ("i32", "#place"), "i32", text, "shuffle in parts")
+    yield spec("fns", ("i32", "#place", "#place"), "i32", "fns.b32 @, $0, $1, $2;", "i32 counts")
+    kept = "bar.sync 0; st.shared.b64 [~own], $0; bar.sync 0; and.b32 ~r0, ~own, -16; { .reg .b32 %a, %b, %c; "
+    names = ("@", "%a", "%b", "%c")
+    for count in (1, 2, 4):
+        for way in ("", ".trans"):
+            for first in range(0, count, 2):
+                found = ", ".join(names[(each - first) % 4] for each in range(count))
+                text = f"{kept}ldmatrix.sync.aligned.m8n8.x{count}{way}.shared.b16 {{{found}}}, [~r0]; }}"
+                yield spec(f"ldmatrix.x{count}{way} {first}", ("i64",), "h2", text, "matrices of lanes")
+            stored = ", ".join(("$0", "$1", "$1", "$0")[:count])
+            text = (
+                "bar.sync 0; { .reg .b32 %a, %b; mov.u32 %a, %tid.x; and.b32 %a, %a, 15; shl.b32 %a, %a, 4; "
+                "mov.u32 %b, room; add.u32 %a, %a, %b; st.shared.b64 [~own], 0; bar.sync 0; "
+            )
+            if count < 4:
+                text += f"stmatrix.sync.aligned.m8n8.x{count}{way}.shared.b16 [%a], {{{stored}}}; "
+                text += "} bar.sync 0; ld.shared.b64 @, [~own];"
+                yield spec(f"stmatrix.x{count}{way}", ("h2", "h2"), "i64", text, "matrices of lanes")
+
+
 def _hidden() -> Iterator[Spec]:
     """Values that the assembler does not see through: shuffles by which each lane reads itself."""
     shuffle = "shfl.sync.bfly.b32 {0}, {0}, 0, 31, -1;"
@@ -448,12 +481,12 @@ LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
 
 def _crosses(spec: Spec) -> bool:
     """Return whether an operation needs the other threads of the block."""
-    return spec.family in ("shared", "shuffle", "predicated stores", HIDDEN) or "bar.sync" in spec.text
+    return spec.family in ("shared", "predicated stores", HIDDEN) or "bar.sync" in spec.text or "shfl" in spec.text
 
 
 def _every() -> Iterator[Spec]:
     opcodes: set[str] = set()
-    for make in (_floats, _integers, _conversions, _choices, _moves, _hidden, _narrow, _same_bits):
+    for make in (_floats, _integers, _conversions, _choices, _moves, _lanes, _hidden, _narrow, _same_bits):
         for each in make():
             opcodes |= {word.split()[0] for word in each.text.split(";") if word.strip()}
             yield replace(each, crosses=_crosses(each))

@@ -366,10 +366,15 @@ class LastAccesses:
         return any(some(times[cells] > seen[agent]) for agent, times in self.reads_by_agent.items())
 
     def made_since(self, warp: int, time: int) -> Array:
-        """Return for each cell whether it is known that a lane of a warp has accessed it after a time."""
+        """Return for each cell whether it is known that a lane of a warp has accessed it after a time.
+
+        An access that has not ended does not count: nothing comes after it, and it has its time when it ends.
+        """
         self.record_deferred()
-        late: Array = (self.order.warp_of.take(self.writer) == warp) & (self.writer >= 0) & (self.written > time)
-        late |= self.reads_by_warp[warp] > time
+        written, read = self.written, self.reads_by_warp[warp]
+        late: Array = (self.order.warp_of.take(self.writer) == warp) & (self.writer >= 0)
+        late &= (written > time) & (written != PENDING)
+        late |= (read > time) & (read != PENDING)
         return late
 
     def has_other_writes_since(self, warp: int, time: int) -> bool:

@@ -46,6 +46,7 @@ from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of, roots_of
 from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_by_operations
 from bitwise_nvidia_ptx.assembler_choices.ranges import compared_by_range
 from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
+from bitwise_nvidia_ptx.assembler_choices.usual_operations import is_operation, unusual_operations
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
@@ -54,37 +55,26 @@ _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min",
 _SATURATED_AGAIN = re.compile(r"(min|max)(\.ftz)?\.(f16|bf16|f32|f64)(x2)?|mul\.([\w.]*\.)?sat\.[\w.]*f(16|32)(x2)?")
 """What ptxas leaves out behind a saturation, for some literals: that of a number from 0 to 1."""
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
-_SATURATION = re.compile(r"cvt\.(\w+\.)*sat\.b?f(16|32|64)\.\w+")
-_SATURATED_INTEGER = re.compile(r"cvt\.([\w.]+\.)?sat\.[su]\d+\.[\w.]+|(add|sub|mad\.hi|mad)\.sat\.s32")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
 _PAIR_OF_FLOATS = re.compile(r"(add|sub|mul|fma|min|max)\.[\w.]*b?f16x2")
-_SIGN_EXTENDING = re.compile(
-    r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.s16|setp?\.[\w.]*s16|cvt\.[\w.]*\.s16"
-)
-_OF_UNSIGNED_HALVES = re.compile(
-    r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.u16|setp?\.[\w.]*u16|cvt\.[\w.]*\.u16"
-)
-_UPPER_HALF = re.compile(r"(mul|mad)\.hi\.[us]16")
-_OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp?|ex2|tanh)\.([\w.]*\.)?b?f16")
-_ROUNDED_FUNCTION = re.compile(r"(sqrt|rcp|div)\.r[nzmp]\.(ftz\.)?f32")
-_HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
+_SIGN_EXTENDING = re.compile(r"(shr|div|rem|mul\.wide|mad\.wide|min|max)\.s16|setp\.[\w.]*s16|cvt\.[\w.]*\.s16")
+_UPPER_HALF = re.compile(r"mul\.hi\.[us]16")
+_OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp)\.([\w.]*\.)?b?f16")
+_HALF_NEGATION = re.compile(r"(neg|sub)\.s16")
 _LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
 """A load whose number no assembler knows."""
-_OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
 _NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
 _TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
 _TO_INTEGERS = frozenset({"rni.", "rzi.", "rmi.", "rpi."})
 _OF_SHORT_FLOATS = re.compile(r"cvt\.[\w.]*?(b?f16)\.(b?f16)")
-_SATURATED_SIGNED = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.s(32|64)")
 _AS_UNSIGNED = re.compile(r"cvt\.[\w.]*\.u\d+\.b?f\d+|bfe\.s\d+|cvt\.s\d+\.s\d+")
 """What ptxas joins with a conversion of an unsigned number, as if that were one of a signed number."""
-_TO_NARROW = re.compile(r"cvt\.r[nzmp]i\.[\w.]*[su](8|16)\.b?f\d+")
-_FLUSHED_TO_WORD = re.compile(r"cvt\.r[mp]i\.[\w.]*ftz\.[\w.]*[su]32\.f32")
+_EXTENDING = re.compile(r"cvt\.[su](32|64)\.u(8|16)|(mul|mad)\.wide\.u16")
+"""Extensions by zeros, and products that are one where a factor is 1."""
+_MASK = re.compile(r"and\.b(32|64)|rem\.[su](32|64)")
 _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
-_SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
 _NEGATING = re.compile(r"(not|neg|xor|sub|(mul|mad)\.lo)\.[sub](16|32|64)")
 """Opcodes of which some instructions return -x or -1 - x."""
-_FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 
 
@@ -125,12 +115,34 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
         return {}
     sources = _sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
+    unusual = unusual_operations(kernel, opcodes)
     for sources.use, instruction in enumerate(kernel.instructions):
-        if len(instruction.operands) > 1 and not is_guarded_move(instruction) and _may_be_merged(instruction.opcode):
-            merge = _merge_of(instruction, sources)
+        if len(instruction.operands) > 1 and not is_guarded_move(instruction):
+            merge = _of_unusual(instruction, sources, unusual) if unusual else None
+            if merge is None and _may_be_merged(instruction.opcode):
+                merge = _merge_of(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
     return found
+
+
+def _of_unusual(instruction: Instruction, sources: Sources, unusual: frozenset[int]) -> _Merge | None:
+    """An operation that compilers do not use and one that it reads, or one that reads it, or takes it apart.
+
+    `unusual`: the identities of all of them.  A guard is a selection between what the instruction and an earlier one
+    have written.
+    """
+    opcode, guard, operands = instruction.opcode, instruction.guard, instruction.operands
+    takes_apart = isinstance(operands[0], Vector)
+    if not (is_operation(opcode) or takes_apart or (guard is not None and opcode.startswith("mov."))):
+        return None
+    read = operands[1:] if guard is None else (*operands, Register(guard.register))
+    every = id(instruction) in unusual
+    for operand in read:
+        for each in sources.of(operand):
+            if each is not instruction and (is_operation(each.opcode) if every else id(each) in unusual):
+                return _Merge("two operations, one of which compilers do not use")
+    return None
 
 
 @once_a_kernel
@@ -140,9 +152,12 @@ def _selections(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
         return {}
     sources = _sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
+    unusual = unusual_operations(kernel, opcodes)
     for sources.use, instruction in enumerate(kernel.instructions):
-        if instruction.guard is not None and len(instruction.operands) > 1 and _is_guarded_choice(instruction, sources):
-            merge = _of_guarded_move(instruction, sources)
+        if instruction.guard is not None and len(instruction.operands) > 1:
+            merge = _of_unusual(instruction, sources, unusual) if unusual else None
+            if merge is None and _is_guarded_choice(instruction, sources):
+                merge = _of_guarded_move(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
     return found
@@ -153,10 +168,10 @@ def _sources(kernel: Kernel, opcodes: OpcodeTable) -> Sources:
     return Sources(kernel, opcodes)
 
 
-_BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
+_BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "setp"})
 _OPCODES = (
-    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
-    _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION, _NEGATING,
+    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _PAIR_OF_FLOATS, _TO_INTEGER, _LOW, _HIGH,
+    _OF_SHORT_FLOAT, _NEGATING,
 )  # fmt: skip
 
 
@@ -164,7 +179,11 @@ _OPCODES = (
 def _may_be_merged(opcode: str) -> bool:
     """Return whether `_merge_of` has a rule on an opcode."""
     base = opcode.split(".", 1)[0]
-    return base in _BASES or opcode == "mov.b32" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
+    return (
+        base in _BASES
+        or opcode in ("mov.b32", "mov.b64")
+        or any(each.fullmatch(opcode) is not None for each in _OPCODES)
+    )
 
 
 def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
@@ -184,9 +203,7 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("a comparison of an extremum of integers with its operand, as whether that is the first one")
     if _SATURATED_AGAIN.fullmatch(opcode) and _of_kind(operands, sources, partial(_saturates_another_type, opcode)):
         return _Merge("an extremum or a product with a saturation of another type, as of a number from 0 to 1")
-    if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
-        return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
-    if base in ("set", "setp") and (ranged := compared_by_range(instruction, sources)) is not None:
+    if base == "setp" and (ranged := compared_by_range(instruction, sources)) is not None:
         what = "a comparison that is decided by the range of its numbers, also for a NaN"
         return _Merge(what, ranged, form=FLOAT_FORMATS["fp32"])
     if opcode == "lop3.b32":
@@ -195,23 +212,14 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _of_shifts(opcode, operands, sources)
     if base in ("bfe", "bfi"):
         return _of_bit_fields(base, bits_of(instruction), operands, sources)
-    if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
-        halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
-        halves = halves or _of_kind(operands, sources, lambda each: _TO_NARROW.fullmatch(each) is not None)
-        return _Merge("a move of halves with a load or a rounding that fills one of them") if halves else None
-    if _TO_INTEGER.fullmatch(opcode):
-        if _of_kind(operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None):
-            return _Merge("a rounding to an integer with a sign that flushes")
-        if _of_kind(operands, sources, partial(_rounds_otherwise, opcode)):
-            return _Merge("a rounding to an integer with a conversion of 16 bits, whose rounding it takes")
+    if opcode in ("mov.b32", "mov.b64") and _takes_halves(instruction) and _is_extended(instruction, sources):
+        return _Merge("a move of halves with a load or an extension that fills one of them")
+    if _TO_INTEGER.fullmatch(opcode) and _of_kind(operands, sources, partial(_rounds_otherwise, opcode)):
+        return _Merge("a rounding to an integer with a conversion of 16 bits, whose rounding it takes")
     if _SHORT_SHIFT.fullmatch(opcode) and _of_kind(
         operands[1:], sources, lambda each: _AS_UNSIGNED.fullmatch(each) is not None
     ):
         return _Merge("a shift of 16 bits with a conversion to an integer or a signed field, as one of 16 bits")
-    if _SATURATED_WORD.fullmatch(opcode) and _of_kind(
-        operands, sources, lambda each: _FLUSHED_TO_WORD.fullmatch(each) is not None
-    ):
-        return _Merge("a saturation with a conversion that flushes subnormal numbers, which it leaves out")
     if base == "copysign":
         return _Merge("a copy of a number's own sign") if _share_roots(instruction, sources) else None
     if base in ("min", "max") and (other := _of_other_nans(opcode, operands, sources)) is not None:
@@ -227,27 +235,16 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         )
         return _Merge(what, unknown=() if literal else tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
-        return _Merge("a maximum with a saturating operation, or one of another format")
-    if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
-        least = 1 << bits_of(instruction) - 1
-        what = "a saturation with a negation, of which the least number has a positive one"
-        return _Merge(what, operands[0], bits_of(instruction), lambda numbers: numbers == np.uint64(least))
-    if base == "cvt" and _SATURATION.fullmatch(opcode) and _of_kind(operands, sources, _is_saturated_integer):
-        return _Merge("a saturation with one to an integer")
+        return _Merge("a maximum with an operation of another type")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
         return _Merge("the magnitudes of a pair with the operation on fp32 whose result it takes")
-    if base in ("set", "setp") and _of_kind(operands, sources, lambda each: _OF_REGISTER.fullmatch(each) is not None):
-        return _Merge("a comparison with one whose result is a number")
     if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: "x2" in each):
         return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
     if id(instruction) in joined_conversions(sources.kernel, sources.opcodes):
         return _Merge("a conversion to eight bits with a pair behind what reads its result", refused=True)
-    if _SIGN_EXTENDING.fullmatch(opcode) or (
-        _OF_UNSIGNED_HALVES.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each == "abs.s16")
-    ):
+    if _SIGN_EXTENDING.fullmatch(opcode):
         if _of_kind(operands, sources, _takes_upper_half):
             return _Merge("an operation on 16 bits with the product of which it takes the upper half")
-        # ptxas takes a magnitude of 16 bits for a number that is not negative, with or without a sign.
         return _of_halves(operands, sources)
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
@@ -255,8 +252,6 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     if _OF_SHORT_FLOAT.fullmatch(opcode) and _of_kind(operands, sources, _takes_upper_half):
         return _Merge("an operation on a float of 16 bits with the product of which it takes one half")
-    if _ROUNDED_FUNCTION.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each.startswith("set.")):
-        return _Merge("a quotient or a root with the comparison whose result it takes")
     if _PAIR_OF_FLOATS.fullmatch(opcode) and _share_negated_halves(operands, sources):
         return _Merge("an operation on one pair twice, of which halves are negated one by one")
     if base == "selp" and (choices := _negated_choice(instruction, sources)):
@@ -265,6 +260,34 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return None
     clamps = _of_clamps(instruction, sources)
     return _of_extrema(instruction, sources) if clamps is None and base == "selp" else clamps
+
+
+def _takes_halves(instruction: Instruction) -> bool:
+    """Return whether a move takes a number apart to halves of 16 bits."""
+    target = instruction.operands[0]
+    return isinstance(target, Vector) and 16 * len(target.items) == bits_of(instruction)
+
+
+def _is_extended(move: Instruction, sources: Sources) -> bool:
+    """Return whether a move may take a number of 8 or 16 bits apart that was loaded or extended by zeros.
+
+    ptxas leaves out what changes no bit of such a number, as a mask of the lower half.
+    """
+    pending: list[tuple[Operand, Instruction]] = [(each, move) for each in move.operands[1:]]
+    seen = set[int]()
+    while pending:
+        for each in sources.defined(*pending.pop()):
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if _EXTENDING.fullmatch(each.opcode) or _NARROW_LOAD.fullmatch(each.opcode):
+                return True
+            packs = each.opcode == "mov.b32" and isinstance(each.operands[1], Vector)
+            masks = _MASK.fullmatch(each.opcode) and any(map(sources.is_known, each.operands[1:]))
+            if masks or (sources.passes_on(each) and not packs and not each.opcode.startswith("prmt.")):
+                pending += [(one, each) for one in each.operands[1:]]
+            pending += [(Register(name), sources.kernel.instructions[use]) for name, use in sources.stored(each)]
+    return False
 
 
 def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
@@ -288,25 +311,10 @@ def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
     """Return whether a conversion may follow an operation of the other sign that ptxas joins with it."""
-    joined = ""
-    if re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.u\d+", opcode):
-        joined = _AS_UNSIGNED.pattern
-    elif re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.s\d+", opcode):
-        joined = r"abs\.s\d+"
-    elif re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
-        joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+|abs\.s(32|64)"
-    return bool(joined) and _of_kind(operands, sources, lambda each: re.fullmatch(joined, each) is not None)
-
-
-def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
-    """Return whether an extremum of fp16 may follow an operation on fp16 of which only one has .ftz."""
-    kind = opcode.rsplit(".", 1)[-1]
-
-    def differs(each: str) -> bool:
-        arithmetic = each.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max")
-        return arithmetic and each.endswith(f".{kind}") and (".ftz" in each) != (".ftz" in opcode)
-
-    return kind in ("f16", "f16x2") and _of_kind(operands, sources, differs)
+    joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+|abs\.s(32|64)"
+    return re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode) is not None and _of_kind(
+        operands, sources, lambda each: re.fullmatch(joined, each) is not None
+    )
 
 
 def _of_other_nans(opcode: str, operands: Sequence[Operand], sources: Sources) -> _Merge | None:
@@ -334,14 +342,10 @@ def _rounds_otherwise(rounding: str, opcode: str) -> bool:
 
 
 def _is_rectified_otherwise(maximum: str, opcode: str) -> bool:
-    """Return whether ptxas may make a rectifying operation of one that saturates, or that has the other format."""
+    """Return whether ptxas may make a rectifying operation of one of integers, or of the other format."""
     kind, own = (each.rsplit(".", 1)[-1].removesuffix("x2") for each in (opcode, maximum))
     arithmetic = opcode.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max", "cvt", "neg", "abs")
-    return (
-        ".sat" in opcode
-        or _PAIR_OF_INTEGERS.fullmatch(opcode) is not None
-        or (arithmetic and kind in ("f16", "bf16") and kind != own)
-    )
+    return _PAIR_OF_INTEGERS.fullmatch(opcode) is not None or (arithmetic and kind in ("f16", "bf16") and kind != own)
 
 
 def _saturates_another_type(following: str, opcode: str) -> bool:
@@ -349,10 +353,6 @@ def _saturates_another_type(following: str, opcode: str) -> bool:
     parts, own = opcode.split("."), following.rsplit(".", 1)[-1]
     written = parts[-2] if parts[0] == "cvt" else parts[-1]
     return "sat" in parts and written.removesuffix("x2") != own.removesuffix("x2")
-
-
-def _is_saturated_integer(opcode: str) -> bool:
-    return _SATURATED_INTEGER.fullmatch(opcode) is not None
 
 
 def _is_merged_approximation(opcode: str) -> bool:
@@ -411,20 +411,6 @@ def _of_halves(operands: Sequence[Operand], sources: Sources) -> _Merge | None:
                 what = "an operation on 16 bits with a negation or a magnitude, in 32 bits"
                 return _Merge(what, operand, 16, lambda numbers: numbers == 0x8000)
     return None
-
-
-def _is_negation(instruction: Instruction, sources: Sources) -> bool:
-    """Return whether an instruction may negate an integer of 32 or 64 bits."""
-    opcode, operands = instruction.opcode, instruction.operands[1:]
-    ones = (1 << bits_of(instruction)) - 1
-    if re.fullmatch(r"neg\.s(32|64)", opcode):
-        return True
-    if re.fullmatch(r"sub\.[su](32|64)", opcode):
-        return sources.may_be(operands[0], lambda number: not number & ones, instruction)
-    factor = re.fullmatch(r"(mul|mad)\.lo\.[su](32|64)", opcode) is not None
-    return factor and any(
-        sources.may_be(each, lambda number: number & ones == ones, instruction) for each in operands[:2]
-    )
 
 
 def _has_signs(operand: Operand, sources: Sources) -> bool:
