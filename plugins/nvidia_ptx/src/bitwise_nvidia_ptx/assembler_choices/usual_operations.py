@@ -1,7 +1,7 @@
 """The operations on registers that compilers use, between which an assembler is known to be right.
 
 PTX has some thousand forms of operations.  ptxas has patterns over two or three of them at once, and some return other
-bits than the instructions one by one.  Compilers use a part of the forms.  What ptxas makes of any two of these has been
+bits than the instructions one by one.  Compilers use a part of the forms.  What ptxas makes of any two of these was
 executed (`python -m bitwise_bench.assembler.merge_search --usual`, `records/assembler-merges-sm90.json`), and the
 exceptions are rules of `merges`.  What it makes of an operation of another form, together with one that it reads or
 that reads it, is not known.  So the result of the later one of the two is one of its text.
