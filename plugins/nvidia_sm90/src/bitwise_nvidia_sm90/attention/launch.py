@@ -25,9 +25,10 @@ class Schedule:
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
     take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
     equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
-    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `merged`,
-    where programs take chunks in turn, a program of the kernel that merges them has so many rows, else components of
-    one.
+    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `shares`,
+    for keys without a window, they have equal shares of the tiles of the rows of a group, a multiple of its number of
+    groups, and hand states to each other.  With `merged`, where programs take chunks in turn, a program of the kernel
+    that merges them has so many rows, else components of one.
     """
 
     rows: int
@@ -45,6 +46,7 @@ class Schedule:
     runs: bool = False
     members: int = 0
     merged: int = 0
+    shares: bool = False
 
     @property
     def warps(self) -> int:
@@ -84,7 +86,7 @@ def schedule_of(
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         windowed = desc.window is not None
         work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
-        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors)
+        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors, groups)
         assert found is not None
         return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
@@ -116,20 +118,26 @@ def schedule_of(
 
 
 def schedule_of_division(
-    division: Division, rows: int, keys: int, heads: int, processors: int = 132
+    division: Division, rows: int, keys: int, heads: int, processors: int = 132, groups: int = 1
 ) -> Schedule | None:  # fmt: skip
     """Return the schedule of a division of so many rows with at most `keys` keys; None for one chunk that it splits.
 
-    Each has `heads` packed rows.  `processors` are the multiprocessors of the GPU.
+    Each has `heads` packed rows, and a sequence has rows of so many `groups` of heads.  `processors` are the
+    multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
     if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
         return None
     parts = rows * division.columns * (chunks if division.split else 1)
+    if division.shares:
+        # Neighbours have the same share of each group of heads.
+        units = groups * division.columns
+        parts = max(1, min(division.resident * processors // units, rows // groups * chunks)) * units
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
-        programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
+        programs=parts if division.once or division.shares else min(division.resident * processors, parts),
+        resident=division.resident, alone=division.alone, runs=division.runs, shares=division.shares,
+        members=min(MEMBERS, chunks) if division.span else 0,
         merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
 
@@ -336,12 +344,26 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     handed = schedule.members > 0  # the states of chunks stay in shared memory
+    clear: list[Call] = []
+    flags = None
+    if schedule.shares:
+        assert desc.window is None
+        assert schedule.rows == _FEW_ROWS
+        assert not (schedule.split or schedule.alone)
+        places = schedule.programs
+        flags = workspace((places,))
+        block = max(32, power_above(places))
+        clear = [Call("shares", "clear_flags", (1, 1, 1), (flags, places), {"BLOCK": block}, 1, 1, dependent=True)]
     if handed:
         assert desc.window is None
         assert columns == 1
         assert schedule.alone or width == _power_below(width)
         places = sequences * groups * tiles * schedule.members
-    states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
+    states: tuple[Any, Any, Any] = None, None, None
+    if schedule.shares:
+        states = _states(2 * places * stored, width, workspace)
+    elif schedule.split and not handed:
+        states = _states(parts * stored, width, workspace)
     merge: list[Call] = []
     if schedule.split and not handed:
         merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
@@ -360,8 +382,8 @@ def _turns_calls(
         "visit_parts",
         (places if handed else min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
-            *_steps(out, dense), *_steps(logarithms, dense, 0),
+            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
+            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
@@ -379,7 +401,7 @@ def _turns_calls(
         registers=_registers(schedule),
         cluster=max(1, schedule.members),
     )  # fmt: skip
-    return [forward, *merge]
+    return [*clear, forward, *merge]
 
 
 def _alone_call(
@@ -422,12 +444,14 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
+    split = 4 if schedule.shares else 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
     several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
         "SPLIT": split,
         "SEVERAL": several,
-        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
+        "ONCE": bool(schedule.members) or (
+            schedule.programs >= places and not (schedule.runs or schedule.shares)
+        ),
         "MEMBERS": schedule.members,
         "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
     }

@@ -31,6 +31,7 @@ from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_a
 from bitwise_nvidia_sm90.attention.kernels.parts import (
     CLUSTER,
     RUNS,
+    SHARES,
     first_part,
     keys_of_part,
     part_after,
@@ -39,6 +40,7 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     places_of_longest,
     row_of_member,
 )
+from bitwise_nvidia_sm90.attention.kernels.shares import STATES, signal, wait_for
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
@@ -321,6 +323,72 @@ def store_ended_chunk(
 
 
 @gluon.jit
+def load_state(
+    states, chunk, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return what `store_state` stored for a chunk, in the layouts of a state."""
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
+    inside = (first_packed + gl.arange(0, M, ROWS)) // GROUP < queries
+    row = (first_row + gl.arange(0, M, ROWS)) * chunks + chunk
+    found_top = gl.load(part_top + row, mask=inside, other=NOTHING, cache_modifier=".cg")
+    found_total = gl.load(part_total + row, mask=inside, other=0.0, cache_modifier=".cg")
+    found = ()
+    for side in gl.static_range(len(outs)):
+        source = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+        found += (gl.load(source, mask=gl.expand_dims(inside, 1), other=0.0, cache_modifier=".cg"),)
+    found_top = gl.convert_layout(found_top, top.type.layout, assert_trivial=True)
+    return found_top, gl.convert_layout(found_total, total.type.layout, assert_trivial=True), found
+
+
+@gluon.jit
+def states_before(
+    shared, begin, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return the states of a part that begins at a key: those that the program before it handed over, if there is one.
+
+    They are the state of the chunks which have ended, and that of the chunk of the first key.
+    """
+    states, flags, before = shared
+    if begin > 0:
+        wait_for(flags, before)
+        state_top, state_total, state_outs = load_state(
+            states_of_program(states, before), 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
+        )
+        top, total, outs = load_state(
+            states_of_program(states, before), 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
+        )
+    return state_top, state_total, state_outs, top, total, outs
+
+
+@gluon.jit
+def states_of_program(states, program):
+    """Return the place of the states that a program hands over."""
+    part_top, part_total, part_out, stored, first_packed, queries = states
+    return part_top, part_total, part_out, program.to(gl.int64) * stored, STATES, first_packed, queries, 0
+
+
+@gluon.jit
+def hand_over(
+    shared, program, begin, end, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
+    SEVERAL: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Hand over the states of a part that ends before the last key of its row."""
+    states, flags, _ = shared
+    state_top, state_total, state_outs, top, total, outs = after_chunk(
+        end, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+    )
+    store_state(
+        states_of_program(states, program), 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
+    )
+    store_state(states_of_program(states, program), 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+    signal(flags, program)
+
+
+@gluon.jit
 def hand_ended_chunk(
     room, start, begin, top, total, outs, M: gl.constexpr, CHUNK: gl.constexpr, S: gl.constexpr, OUT: gl.constexpr
 ):
@@ -516,6 +584,10 @@ def few_rows(
     state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
+    if SPLIT == SHARES:
+        state_top, state_total, state_outs, top, total, outs = states_before(
+            states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
+        )
     s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
@@ -599,6 +671,16 @@ def is_whole(
 
 
 @gluon.jit
+def ends_row(
+    sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr,
+    CAUSAL: gl.constexpr,
+):  # fmt: skip
+    """Return whether a part has the last keys of its rows; `own` are the lengths of their sequence."""
+    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+    return end >= behind
+
+
+@gluon.jit
 def of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs):
     """Return the state of a part: of the first chunks of a row that of all of them, else that of its chunk."""
     all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
@@ -639,7 +721,7 @@ def compute_parts(
     (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored,
+        tiles, chunks, stored, flags,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
@@ -686,6 +768,10 @@ def compute_parts(
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
         if SPLIT == CLUSTER:
             states = room
+        if SPLIT == SHARES:
+            states = (
+                (part_top, part_total, part_out, stored, tile * M, own_queries), flags, gl.program_id(0) - units
+            )  # fmt: skip
         if FEW:
             found = few_rows(
                 rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
@@ -704,7 +790,12 @@ def compute_parts(
         own = own_queries, own_keys, own_first
         if SPLIT == CLUSTER:
             hand_state(in_room(room, (end - 1 - begin) // CHUNK, M, DV1, 1), top, total, outs, M, DV1, OUT)
-        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        elif SPLIT == SHARES and not ends_row(sequence, tile, end, own, M, N, GROUP, CHUNK, CAUSAL):
+            hand_over(
+                states, gl.program_id(0), begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP,
+                CHUNK, DV1, DV2, VP, SEVERAL, OUT,
+            )  # fmt: skip
+        elif not SPLIT or SPLIT == SHARES or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
@@ -758,7 +849,7 @@ def wait_beside(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out,
+    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out, flags,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -772,7 +863,8 @@ def visit_parts(
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
     A part has one chunk with SPLIT, else all chunks.  Where SPLIT is RUNS, it has those of a run that are of one row.
-    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  SEVERAL says
+    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  Where it is SHARES,
+    a part has those tiles of a row that are in the share of a program, and `flags` are 0 at the start.  SEVERAL says
     whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
     components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
     them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
@@ -804,7 +896,7 @@ def visit_parts(
     of_parts = (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored,
+        tiles, chunks, stored, flags,
     )  # fmt: skip
     room = gl.program_id(0) * 0
     if SPLIT == CLUSTER:
