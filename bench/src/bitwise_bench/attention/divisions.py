@@ -94,6 +94,7 @@ def _candidates(depth: int) -> Iterator[Any]:
         ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4), ("long cluster", False, 1, 1),
         ("shares", False, 1, 1),
         *((("shares", False, 1, 2),) if depth >= 128 else (("shares", False, 2, 1), ("shares", False, 2, 2))),
+        *((("batches", False, 1, 2), ("batches", False, 1, 1)) if depth >= 128 else (("batches", False, 2, 2),)),
     ):  # fmt: skip
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
         slot = blocks * block * 2 * (components if alone else depth)
@@ -105,14 +106,14 @@ def _candidates(depth: int) -> Iterator[Any]:
             shares = kind == "shares"
             yield Division(
                 not shares, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span,
-                shares=shares,
+                shares=shares, batches=kind == "batches", once=kind == "batches",
             )  # fmt: skip
 
 
 def _asked(division: Any, only: str | None) -> bool:
     """Return whether a division is one of those that are asked for."""
     if only == "shares":
-        return bool(division.shares)
+        return bool(division.shares or division.batches)
     return only is None or (only == "members") == (division.span > 0)
 
 

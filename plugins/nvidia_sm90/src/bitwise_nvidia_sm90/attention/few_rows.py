@@ -41,7 +41,7 @@ class Division:
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
     they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members; or
-    they have equal `shares` of all keys.  A program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
+    they have equal `shares` of all keys.  With `batches`, programs merge the states of chunks themselves.  A program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
     bandwidth of memory.
     """
 
@@ -58,6 +58,7 @@ class Division:
     runs: bool = False
     span: int = 0
     shares: bool = False
+    batches: bool = False
 
     def parts(self, chunks: float) -> float:
         """Return the parts of a row of so many chunks."""
@@ -209,7 +210,7 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        if (division.runs or division.span or division.shares) and work.windowed:
+        if (division.runs or division.span or division.shares or division.batches) and work.windowed:
             continue
         if division.span and work.chunks > MEMBERS * division.span:
             continue

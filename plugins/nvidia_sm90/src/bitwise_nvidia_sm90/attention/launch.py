@@ -47,6 +47,7 @@ class Schedule:
     members: int = 0
     merged: int = 0
     shares: bool = False
+    batches: bool = False
 
     @property
     def warps(self) -> int:
@@ -64,6 +65,8 @@ _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
 _MANY_ROWS, _FEW_CHUNKS = 512, 10
 """From how many packed rows on, and up to how many chunks, a program that merges has several rows."""
+_BATCH, _CLEARED = 8, 1024
+"""The chunks of a batch, and the flags that a program clears."""
 _ROWS_WIDTHS = ((64, 64), (128, 128))
 """The widths of heads of which programs may take chunks in turn."""
 _FEW_ROWS_WIDTHS = (*_ROWS_WIDTHS, (96, 96), (192, 128), (256, 256))
@@ -137,6 +140,7 @@ def schedule_of_division(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once or division.shares else min(division.resident * processors, parts),
         resident=division.resident, alone=division.alone, runs=division.runs, shares=division.shares,
+        batches=division.batches,
         members=min(MEMBERS, chunks) if division.span else 0,
         merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
@@ -346,14 +350,15 @@ def _turns_calls(
     handed = schedule.members > 0  # the states of chunks stay in shared memory
     clear: list[Call] = []
     flags = None
-    if schedule.shares:
+    if schedule.shares or schedule.batches:
         assert desc.window is None
         assert schedule.rows == _FEW_ROWS
-        assert not (schedule.split or schedule.alone)
-        places = schedule.programs
-        flags = workspace((places,))
-        block = max(32, power_above(places))
-        clear = [Call("shares", "clear_flags", (1, 1, 1), (flags, places), {"BLOCK": block}, 1, 1, dependent=True)]
+        assert not schedule.alone
+        places = schedule.programs if schedule.shares else places
+        count = places if schedule.shares else 2 * (places // chunks) * -(-chunks // _BATCH)
+        flags = workspace((count,))
+        grid = -(-count // _CLEARED), 1, 1
+        clear = [Call("shares", "clear_flags", grid, (flags, count), {"BLOCK": _CLEARED}, 4, 1, dependent=True)]
     if handed:
         assert desc.window is None
         assert columns == 1
@@ -365,7 +370,7 @@ def _turns_calls(
     elif schedule.split and not handed:
         states = _states(parts * stored, width, workspace)
     merge: list[Call] = []
-    if schedule.split and not handed:
+    if schedule.split and not handed and not schedule.batches:
         merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
         merge = [merging(desc, operands, schedule, states, tiles, chunks)]
     if schedule.alone:
@@ -444,7 +449,7 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 4 if schedule.shares else 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
+    split = 5 if schedule.batches else 4 if schedule.shares else 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
     several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
         "SPLIT": split,

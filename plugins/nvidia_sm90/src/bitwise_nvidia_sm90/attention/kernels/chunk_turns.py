@@ -29,6 +29,7 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
 )
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
+    BATCHES,
     CLUSTER,
     RUNS,
     SHARES,
@@ -40,7 +41,7 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     places_of_longest,
     row_of_member,
 )
-from bitwise_nvidia_sm90.attention.kernels.shares import STATES, signal, wait_for
+from bitwise_nvidia_sm90.attention.kernels.shares import BATCH, STATES, signal, stored_before, wait_for
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
@@ -72,7 +73,7 @@ def first_pages(
             sequence, _, _, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
         else:
             width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
-            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
+            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences, SPLIT)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
     return found
@@ -386,6 +387,71 @@ def hand_over(
     )
     store_state(states_of_program(states, program), 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
     signal(flags, program)
+
+
+@gluon.jit
+def merged_batch(
+    states, flags, number, chunk, count, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Merge the batch of a chunk of the row `number` if its state is the last one that was stored.
+
+    The batch is merged to the state of those before it.  The result is the state of all `count` chunks of the row but
+    the last, that of the last, and whether there are no more.
+    """
+    LOADED: gl.constexpr = 8 if DV1 + DV2 <= 128 else 4
+    chunks = states[4]
+    batches = (chunks + BATCH - 1) // BATCH
+    batch = chunk // BATCH
+    first = batch * BATCH
+    behind = gl.minimum(first + BATCH, count)
+    place = (number * batches + batch) * 2
+    all_top, all_total, all_outs = empty_state(top, total, outs)
+    whole = stored_before(flags, place) == behind - first - 1
+    if whole:
+        if batch > 0:
+            wait_for(flags, place - 1)
+            all_top, all_total, all_outs = load_state(
+                states, first - 1, all_top, all_total, all_outs, M, GROUP, DV1, DV2, VP, OUT
+            )
+        last = behind == count
+        end = gl.where(last, behind - 1, behind)
+        for several in range(first, end, LOADED):
+            loaded = ()
+            for each in gl.static_range(LOADED):
+                loaded += (
+                    load_state(
+                        states, gl.minimum(several + each, behind - 1), top, total, outs, M, GROUP, DV1, DV2, VP, OUT
+                    ),
+                )  # fmt: skip
+            for each in gl.static_range(LOADED):
+                all_top, all_total, all_outs = merged_parts_if(
+                    several + each < end, all_top, all_total, all_outs, loaded[each][0], loaded[each][1], loaded[each][2]
+                )
+        if last:
+            top, total, outs = load_state(states, behind - 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+        else:
+            store_state(states, behind - 1, all_top, all_total, all_outs, M, GROUP, DV1, DV2, VP, OUT)
+            signal(flags, place + 1)
+        whole = last
+    return all_top, all_total, all_outs, top, total, outs, whole
+
+
+@gluon.jit
+def merged_parts_if(real, top, total, outs, top_part, total_part, out_parts):
+    """Return the state after the merge of a chunk if it is `real`."""
+    all_top, all_total, all_outs = merged_parts(top, total, outs, top_part, total_part, out_parts)
+    found = ()
+    for part in gl.static_range(len(outs)):
+        found += (gl.where(real, all_outs[part], outs[part]),)
+    return gl.where(real, all_top, top), gl.where(real, all_total, total), found
+
+
+@gluon.jit
+def empty_state(top, total, outs):
+    """Return the state of no chunk, in the layouts of a merged one."""
+    ROWS: gl.constexpr = gl.SliceLayout(1, outs[0].type.layout)
+    return gl.full(top.shape, NOTHING, gl.float32, ROWS), gl.full(top.shape, 0.0, gl.float32, ROWS), zeros_of(outs)
 
 
 @gluon.jit
@@ -806,6 +872,19 @@ def compute_parts(
                 states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP,
                 OUT, SPLIT,
             )  # fmt: skip
+        if SPLIT == BATCHES:
+            number = (sequence * units + group) * tiles + tile
+            _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+            state_top, state_total, state_outs, top, total, outs, whole = merged_batch(
+                states, flags, number, begin // CHUNK, (behind + CHUNK - 1) // CHUNK, top, total, outs, M, GROUP, DV1,
+                DV2, VP, OUT,
+            )  # fmt: skip
+            if whole:
+                store_output(
+                    output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
+                    state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
+                    logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS, OUT,
+                )  # fmt: skip
         if ONCE:
             sequence = sequences
         else:
