@@ -29,7 +29,6 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
 )
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
-    BATCHES,
     CLUSTER,
     RUNS,
     SHARES,
@@ -41,11 +40,12 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     places_of_longest,
     row_of_member,
 )
-from bitwise_nvidia_sm90.attention.kernels.shares import BATCH, STATES, signal, stored_before, wait_for
+from bitwise_nvidia_sm90.attention.kernels.shares import STATES, signal, wait_for
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
-    copy_tile,
+    copy_tile_before,
+    expect_tile_before,
     lengths_of,
     pages_of_tile,
     parts_of_other,
@@ -54,6 +54,8 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
+BOTH, KEYS, VALUES = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2)
+"""What the warp that copies has: tiles of keys and of values, or one of both."""
 
 
 @gluon.jit
@@ -73,7 +75,7 @@ def first_pages(
             sequence, _, _, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
         else:
             width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
-            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences, SPLIT)
+            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
     return found
@@ -91,16 +93,17 @@ def known_pages(source, numbers, keys, start, N: gl.constexpr):
 
 @gluon.jit
 def copy_blocks(
-    source, parts, slot, bar, numbers, batch, group, first, start, column,
-    N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, SHARE: gl.constexpr,
+    source, last, parts, slot, bar, numbers, batch, group, first, start, end, column,
+    N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, UP_TO_END: gl.constexpr,
+    SHARE: gl.constexpr,
 ):  # fmt: skip
     """Start the copies of the blocks of a tile, D components from `column` on, to a slot of SHARE times as many."""
     HEIGHT: gl.constexpr = source.block_type.shape[2]
     for part in gl.static_range(N // BLOCK):
         block = (slot * (N // BLOCK) + part) * SHARE
-        copy_tile(
-            source, parts, block, bar, numbers, batch, group, first, start + part * BLOCK, column, BLOCK, D, PAGE,
-            part * (BLOCK // HEIGHT),
+        copy_tile_before(
+            source, last, parts, block, bar, numbers, batch, group, first, start + part * BLOCK, end, column, BLOCK, D,
+            PAGE, UP_TO_END, part * (BLOCK // HEIGHT),
         )  # fmt: skip
 
 
@@ -111,10 +114,17 @@ def copy_parts(
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
     SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SEVERAL: gl.constexpr,
+    KIND: gl.constexpr,
 ):  # fmt: skip
-    """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
+    """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read.
+
+    KIND says whether those of keys, those of values or both are copied.
+    """
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
-    key_map, key_rest_map, value_map, value_rest_map = maps
+    key_map, key_rest_map, value_map, value_rest_map, last_key_map, last_key_rest, last_value_map, last_value_rest = (
+        maps
+    )
+    UP_TO_END: gl.constexpr = (PAGE > 0) or (key_starts is not None)
     k_parts, k_rest_parts, v_parts, v_rest_parts = parts
     EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and not (SPLIT == CLUSTER and SEVERAL)
     early = ()
@@ -146,28 +156,33 @@ def copy_parts(
         for start in range(begin, end, N):
             # The pages of the next tile are read while this one is copied.
             next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
-            mbarrier.wait(empty.index(slot), phase)
-            bar = full.index(slot)
-            mbarrier.expect(bar, N * (D1 + D2) * 2)
-            copy_blocks(key_map, k_parts, slot, bar, numbers, batch, group, first, start, 0, N, BLOCK, D1, PAGE, 1)
-            if key_rest_map is not None:
+            if KIND != VALUES:
+                mbarrier.wait(empty.index(slot), phase)
+                bar = full.index(slot)
+                expect_tile_before(bar, key_map, last_key_map, start, end, N, (D1 + D2) * 2, UP_TO_END)
                 copy_blocks(
-                    key_rest_map, k_rest_parts, slot, bar, numbers, batch, group, first, start, D1, N, BLOCK, D2, PAGE,
-                    1,
+                    key_map, last_key_map, k_parts, slot, bar, numbers, batch, group, first, start, end, 0, N, BLOCK,
+                    D1, PAGE, UP_TO_END, 1,
                 )  # fmt: skip
+                if key_rest_map is not None:
+                    copy_blocks(
+                        key_rest_map, last_key_rest, k_rest_parts, slot, bar, numbers, batch, group, first, start, end,
+                        D1, N, BLOCK, D2, PAGE, UP_TO_END, 1,
+                    )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
-            mbarrier.wait(empty.index(slot), phase)
-            bar = full.index(slot)
-            mbarrier.expect(bar, N * (DV1 + DV2) * 2)
-            copy_blocks(
-                value_map, v_parts, slot, bar, numbers, batch, group, first, start, column, N, BLOCK, DV1, PAGE,
-                D1 // DV1,
-            )  # fmt: skip
-            if value_rest_map is not None:
+            if KIND != KEYS:
+                mbarrier.wait(empty.index(slot), phase)
+                bar = full.index(slot)
+                expect_tile_before(bar, value_map, last_value_map, start, end, N, (DV1 + DV2) * 2, UP_TO_END)
                 copy_blocks(
-                    value_rest_map, v_rest_parts, slot, bar, numbers, batch, group, first, start, DV1, N, BLOCK, DV2,
-                    PAGE, D2 // DV2,
+                    value_map, last_value_map, v_parts, slot, bar, numbers, batch, group, first, start, end, column, N,
+                    BLOCK, DV1, PAGE, UP_TO_END, D1 // DV1,
                 )  # fmt: skip
+                if value_rest_map is not None:
+                    copy_blocks(
+                        value_rest_map, last_value_rest, v_rest_parts, slot, bar, numbers, batch, group, first, start,
+                        end, DV1, N, BLOCK, DV2, PAGE, UP_TO_END, D2 // DV2,
+                    )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
             numbers = next_numbers
         if ONCE:
@@ -382,76 +397,9 @@ def hand_over(
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         end, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
-    store_state(
-        states_of_program(states, program), 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
-    )
+    store_state(states_of_program(states, program), 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT)
     store_state(states_of_program(states, program), 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
     signal(flags, program)
-
-
-@gluon.jit
-def merged_batch(
-    states, flags, number, chunk, count, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Merge the batch of a chunk of the row `number` if its state is the last one that was stored.
-
-    The batch is merged to the state of those before it.  The result is the state of all `count` chunks of the row but
-    the last, that of the last, and whether there are no more.
-    """
-    LOADED: gl.constexpr = 8 if DV1 + DV2 <= 128 else 4
-    chunks = states[4]
-    batches = (chunks + BATCH - 1) // BATCH
-    batch = chunk // BATCH
-    first = batch * BATCH
-    behind = gl.minimum(first + BATCH, count)
-    place = (number * batches + batch) * 2
-    all_top, all_total, all_outs = empty_state(top, total, outs)
-    whole = stored_before(flags, place) == behind - first - 1
-    if whole:
-        if batch > 0:
-            wait_for(flags, place - 1)
-            all_top, all_total, all_outs = load_state(
-                states, first - 1, all_top, all_total, all_outs, M, GROUP, DV1, DV2, VP, OUT
-            )
-        last = behind == count
-        end = gl.where(last, behind - 1, behind)
-        for several in range(first, end, LOADED):
-            loaded = ()
-            for each in gl.static_range(LOADED):
-                loaded += (
-                    load_state(
-                        states, gl.minimum(several + each, behind - 1), top, total, outs, M, GROUP, DV1, DV2, VP, OUT
-                    ),
-                )  # fmt: skip
-            for each in gl.static_range(LOADED):
-                all_top, all_total, all_outs = merged_parts_if(
-                    several + each < end, all_top, all_total, all_outs, loaded[each][0], loaded[each][1], loaded[each][2]
-                )
-        if last:
-            top, total, outs = load_state(states, behind - 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-        else:
-            store_state(states, behind - 1, all_top, all_total, all_outs, M, GROUP, DV1, DV2, VP, OUT)
-            signal(flags, place + 1)
-        whole = last
-    return all_top, all_total, all_outs, top, total, outs, whole
-
-
-@gluon.jit
-def merged_parts_if(real, top, total, outs, top_part, total_part, out_parts):
-    """Return the state after the merge of a chunk if it is `real`."""
-    all_top, all_total, all_outs = merged_parts(top, total, outs, top_part, total_part, out_parts)
-    found = ()
-    for part in gl.static_range(len(outs)):
-        found += (gl.where(real, all_outs[part], outs[part]),)
-    return gl.where(real, all_top, top), gl.where(real, all_total, total), found
-
-
-@gluon.jit
-def empty_state(top, total, outs):
-    """Return the state of no chunk, in the layouts of a merged one."""
-    ROWS: gl.constexpr = gl.SliceLayout(1, outs[0].type.layout)
-    return gl.full(top.shape, NOTHING, gl.float32, ROWS), gl.full(top.shape, 0.0, gl.float32, ROWS), zeros_of(outs)
 
 
 @gluon.jit
@@ -527,8 +475,8 @@ def many_rows(
     out = outs[0] * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
     weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, 1, N, DV1, DV2, D1 // DV1)[0][0]
-    if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
-        clear_rows(values, own_keys - last, N, DV1)
+    if RAGGED and last + N > end:  # what is behind the last key belongs to others, or was not copied
+        clear_rows(values, end - last, N, DV1)
     out = warpgroup_mma(weights, values, out, is_async=True)
     out = warpgroup_mma_wait(0, deps=[out])
     release(empty, v_slot)
@@ -685,9 +633,9 @@ def few_rows(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
-    # What is behind the last key of a sequence belongs to others.
+    # What is behind the last key of a sequence belongs to others, or was not copied.
     top, total, outs = add_few(
-        s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs, scale,
+        s, values, last, plain, positions, own_keys, window, cap_factor, end - last, top, total, outs, scale,
         exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
     )  # fmt: skip
     release_after_loads(empty, v_slot)
@@ -861,7 +809,11 @@ def compute_parts(
                 states, gl.program_id(0), begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP,
                 CHUNK, DV1, DV2, VP, SEVERAL, OUT,
             )  # fmt: skip
-        elif not SPLIT or SPLIT == SHARES or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        elif (
+            not SPLIT
+            or SPLIT == SHARES
+            or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL))
+        ):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
@@ -872,19 +824,6 @@ def compute_parts(
                 states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP,
                 OUT, SPLIT,
             )  # fmt: skip
-        if SPLIT == BATCHES:
-            number = (sequence * units + group) * tiles + tile
-            _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-            state_top, state_total, state_outs, top, total, outs, whole = merged_batch(
-                states, flags, number, begin // CHUNK, (behind + CHUNK - 1) // CHUNK, top, total, outs, M, GROUP, DV1,
-                DV2, VP, OUT,
-            )  # fmt: skip
-            if whole:
-                store_output(
-                    output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
-                    state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
-                    logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS, OUT,
-                )  # fmt: skip
         if ONCE:
             sequence = sequences
         else:
@@ -928,7 +867,8 @@ def wait_beside(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out, flags,
+    query, key_map, key_rest_map, value_map, value_rest_map, last_key_map, last_key_rest, last_value_map,
+    last_value_rest, output, logarithms, part_top, part_total, part_out, flags,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -937,16 +877,17 @@ def visit_parts(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
+    COLUMNS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr, COPIERS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
     A part has one chunk with SPLIT, else all chunks.  Where SPLIT is RUNS, it has those of a run that are of one row.
-    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  Where it is SHARES,
-    a part has those tiles of a row that are in the share of a program, and `flags` are 0 at the start.  SEVERAL says
-    whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
+    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  Where it is
+    SHARES, a part has the tiles of a row that are in the share of a program, and `flags` are 0 at the start.  SEVERAL
+    says whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
     components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
-    them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
+    them, one of COLUMNS shares.  Stored rows have VP components.  One or two COPIERS are warps that copy.  The other
+    arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
@@ -977,6 +918,9 @@ def visit_parts(
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
         tiles, chunks, stored, flags,
     )  # fmt: skip
+    maps = (
+        key_map, key_rest_map, value_map, value_rest_map, last_key_map, last_key_rest, last_value_map, last_value_rest,
+    )  # fmt: skip
     room = gl.program_id(0) * 0
     if SPLIT == CLUSTER:
         room = room_of_states(SPAN, M, DV1, 1)
@@ -994,10 +938,9 @@ def visit_parts(
                 (
                     copy_parts,
                     (
-                        given, (key_map, key_rest_map, value_map, value_rest_map),
-                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
-                        MEMBERS, SEVERAL,
+                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
+                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
+                        STAGES, ONCE, MEMBERS, SEVERAL, BOTH,
                     ),
                 ),
                 (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
@@ -1005,6 +948,37 @@ def visit_parts(
             ],
             [1, 1, 2],
             [48, 24, 24],
+        )  # fmt: skip
+    elif COPIERS == 2:
+        gl.warp_specialize(
+            [
+                (
+                    compute_parts,
+                    (
+                        given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), room, D1, D2, DV1, DV2, COLUMNS,
+                        VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                        ONCE, MEMBERS,
+                    ),
+                ),
+                (
+                    copy_parts,
+                    (
+                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
+                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
+                        STAGES, ONCE, MEMBERS, SEVERAL, KEYS,
+                    ),
+                ),
+                (
+                    copy_parts,
+                    (
+                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
+                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
+                        STAGES, ONCE, MEMBERS, SEVERAL, VALUES,
+                    ),
+                ),
+            ],
+            [1, 1],
+            [48, 48],
         )  # fmt: skip
     else:
         gl.warp_specialize(
@@ -1020,10 +994,9 @@ def visit_parts(
                 (
                     copy_parts,
                     (
-                        given, (key_map, key_rest_map, value_map, value_rest_map),
-                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
-                        MEMBERS, SEVERAL,
+                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
+                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
+                        STAGES, ONCE, MEMBERS, SEVERAL, BOTH,
                     ),
                 ),
             ],

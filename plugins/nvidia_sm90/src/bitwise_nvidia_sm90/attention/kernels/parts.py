@@ -17,8 +17,6 @@ CLUSTER = gl.constexpr(3)
 """The SPLIT of programs of a cluster, which divide the chunks of a row."""
 SHARES = gl.constexpr(4)
 """The SPLIT of programs that have equal shares of all tiles of keys, and hand the states of rows to each other."""
-BATCHES = gl.constexpr(5)
-"""The SPLIT of programs that have a chunk each, of which the last one of a batch of chunks merges them."""
 
 
 @gluon.jit
@@ -38,7 +36,7 @@ def parts_of(
         chunks = (own_keys + CHUNK - 1) // CHUNK
         lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
         chunks -= lowest
-    if SPLIT == SHARES or SPLIT == BATCHES:  # a row without keys needs its zeros
+    if SPLIT == SHARES:  # a row without keys needs its zeros
         chunks = gl.maximum(chunks, 1)
     return (own_queries * GROUP + M - 1) // M * groups, lowest, chunks
 
@@ -80,18 +78,15 @@ def sequence_of_place(
 
 
 @gluon.jit
-def place_among_equal(place, width, chunks, groups, sequences, SPLIT: gl.constexpr):
+def place_among_equal(place, width, chunks, groups, sequences):
     """Return the sequence, the group of heads, the tile of rows and the chunk of a place on the axis of equal lengths.
 
-    A sequence has `width` parts of each of `chunks` chunks, and the last chunks come last, or with BATCHES the last
-    sequences.  Behind the last place is the sequence behind the last.
+    A sequence has `width` parts of each of `chunks` chunks, and the last chunks come last.  Behind the last place is
+    the sequence behind the last.
     """
     of_chunk = width * sequences
-    if SPLIT == BATCHES:
-        sequence, chunk = place // (width * chunks), place // width % chunks
-    else:
-        sequence, chunk = place % of_chunk // width, place // of_chunk
-    return gl.where(place < of_chunk * chunks, sequence, sequences), place % groups, place % width // groups, chunk
+    sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
+    return sequence, place % groups, place % width // groups, place // of_chunk
 
 
 @gluon.jit
@@ -123,8 +118,6 @@ def keys_of_part(
     if WINDOW:
         begin = gl.minimum(gl.maximum(0, tile * M // GROUP + own_first - window + 1), own_keys - 1) // N * N
     if SPLIT:
-        if SPLIT == BATCHES:
-            end = gl.maximum(end, begin + 1)
         begin, end = gl.maximum(begin, chunk * CHUNK), gl.minimum(end, chunk * CHUNK + CHUNK)
     else:  # a row without keys needs its zeros
         begin = gl.maximum(begin, 0)
@@ -151,7 +144,7 @@ def next_part(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if ONCE:
         width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
-        sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences, SPLIT)
+        sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
         own = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
@@ -189,7 +182,7 @@ def next_part(
                 own_place = place - before
                 group, tile, chunk = own_place % groups, own_place % width // groups, own_place // width
             else:
-                sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences, SPLIT)
+                sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
             if sequence < sequences:
                 begin, end = keys_of_part(
                     sequence, tile, lowest + chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT
@@ -332,8 +325,8 @@ def next_share(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
         width, _, tiles = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, 1, sequences, M, GROUP, N,
-            ALIGNED, False, SHARES,
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, 1, sequences, M, GROUP,
+            N, ALIGNED, False, SHARES,
         )  # fmt: skip
         place = gl.where(place < 0, width * tiles, place)
         if place == 0:
@@ -372,8 +365,8 @@ def first_share(
     place = gl.maximum(behind - 1, 0)
     if RAGGED:
         place, _, sequence, before = sequence_of_place(
-            place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, 1, sequences, M,
-            GROUP, N, ALIGNED, False, SHARES,
+            place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, 1, sequences,
+            M, GROUP, N, ALIGNED, False, SHARES,
         )  # fmt: skip
         place -= before
     else:

@@ -12,23 +12,19 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-WAIT = gl.constexpr(
-    "{ .reg .pred p; again: ld.acquire.gpu.global.b32 $0, [$1]; setp.eq.b32 p, $0, 0; @p bra again; }"
-)
+WAIT = gl.constexpr("{ .reg .pred p; again: ld.acquire.gpu.global.b32 $0, [$1]; setp.eq.b32 p, $0, 0; @p bra again; }")
 SIGNAL = gl.constexpr("st.release.gpu.global.b32 [$1], 1; mov.u32 $0, 1;")
 STATES = gl.constexpr(2)
 """The states that are handed over for a row."""
-BATCH = gl.constexpr(8)
-"""The chunks of a batch."""
 
 
 @gluon.jit(do_not_specialize=["count"])
 def clear_flags(flags, count, BLOCK: gl.constexpr):
-    """Set `count` flags to 0, after the end of the kernel before."""
-    L: gl.constexpr = gl.BlockedLayout([BLOCK // (32 * gl.num_warps())], [32], [gl.num_warps()], [0])
+    """Set the flags of `count` programs to 0, after the end of the kernel before."""
+    L: gl.constexpr = gl.BlockedLayout([BLOCK // 32], [32], [1], [0])
     gdc_launch_dependents()
     gdc_wait()
-    place = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, L)
+    place = gl.arange(0, BLOCK, L)
     gl.store(flags + place, gl.zeros([BLOCK], gl.int32, L), mask=place < count)
 
 
@@ -46,13 +42,3 @@ def wait_for(flags, program):
     place = (flags + program).to(gl.int64)
     gl.inline_asm_elementwise(WAIT, "=r,l", [place], gl.int32, False, 1)
     gl.thread_barrier()
-
-
-@gluon.jit
-def stored_before(flags, place):
-    """Return how many programs have said so before this one that its state is stored, and see what they stored."""
-    gl.thread_barrier()
-    counter = flags.to(gl.pointer_type(gl.int32), bitcast=True) + place
-    found = gl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
-    gl.thread_barrier()
-    return found
