@@ -89,7 +89,16 @@ def measured_of(result: Mapping[str, Any]) -> Measured:
     ragged = result["kind"] != "decode"
     lengths = drawn.lengths_of(case) if result["kind"] == "uneven" else [keys]
     mean = min(1.0, sum(lengths) / len(lengths) / keys)
-    work = Work(case["batch"] * case["groups"], keys, share, depth, case.get("width", depth), ragged, mean=mean)
+    work = Work(
+        case["batch"] * case["groups"],
+        keys,
+        share,
+        depth,
+        case.get("width", depth),
+        ragged,
+        mean=mean,
+        groups=case["groups"],
+    )
     seconds = {
         bare(Division(**each["division"])): each["seconds"] for each in result["divisions"] if each["seconds"]
     }  # fmt: skip
@@ -107,6 +116,7 @@ def described(division: Division) -> str:
     split = "_SPLIT" if division.split else "_WHOLE"
     kind = "_ALONE" * division.alone + "_ONCE" * division.once + "_RUNS" * division.runs
     span = f", span={division.span}" if division.span else ""
+    span += ", shares=True" * division.shares
     numbers = f"{division.rate:.3g}, {division.share:.3g}, {division.start:.3g}"
     shape = f"{division.blocks}, {division.resident}, {division.stages}, {division.columns}"
     return f"Division({split}, {shape}, {numbers}{f', **{kind}' if kind else ''}{span})"
@@ -114,8 +124,7 @@ def described(division: Division) -> str:
 
 def expected(work: Work, division: Division) -> float:
     """Return what the model expects of a division."""
-    programs = min(division.resident * PROCESSORS, work.units(division))
-    return seconds_of(work, division, programs, PROCESSORS)
+    return seconds_of(work, division, work.programs(division, PROCESSORS), PROCESSORS)
 
 
 def fit(division: Division, cases: Iterable[tuple[Work, float]]) -> Division:

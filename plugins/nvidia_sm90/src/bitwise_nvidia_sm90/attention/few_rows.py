@@ -22,6 +22,8 @@ _HANDED = 2e-7
 """Seconds of the merge of a chunk that another program of the cluster has."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
+_CLEARED = 1.0e-6
+"""Seconds of a launch that clears flags."""
 _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
 _UNEVEN = 0.25
@@ -40,9 +42,9 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members.  A
-    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
-    bandwidth of memory.
+    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members; or
+    they have equal `shares` of all keys.  A program streams up to `rate` GB/s and starts a part in `start`
+    microseconds, and all of them stream `share` of the bandwidth of memory.
     """
 
     split: bool
@@ -57,6 +59,7 @@ class Division:
     once: bool = False
     runs: bool = False
     span: int = 0
+    shares: bool = False
 
     def parts(self, chunks: float) -> float:
         """Return the parts of a row of so many chunks."""
@@ -178,6 +181,7 @@ class Work:
 
     Each has up to `keys` keys of `depth` and values of `width` components, in 16 bits; `ragged` says that the lengths
     may differ, and `windowed` that a window hides some.  The mean of the lengths is the share `mean` of the longest.
+    A sequence has rows of so many `groups` of heads.
     """
 
     rows: int
@@ -188,6 +192,7 @@ class Work:
     ragged: bool
     windowed: bool = False
     mean: float = 1.0
+    groups: int = 1
 
     @property
     def chunks(self) -> int:
@@ -197,6 +202,16 @@ class Work:
     def units(self, division: Division) -> int:
         """Return the parts of rows that programs take, where all lengths are the longest."""
         return round(self.rows * division.columns * division.parts(self.chunks))
+
+    def programs(self, division: Division, processors: int) -> int:
+        """Return how many programs a division has at a time on a GPU with so many multiprocessors.
+
+        Those with equal shares have as many for each group of heads.
+        """
+        if not division.shares:
+            return min(division.resident * processors, self.units(division))
+        units = self.groups * division.columns
+        return units * max(1, min(division.resident * processors // units, self.rows // self.groups * self.chunks))
 
 
 def division_of(work: Work, processors: int, device: Device | None = None) -> tuple[Division, int]:
@@ -208,13 +223,13 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        if (division.runs or division.span) and work.windowed:
+        if (division.runs or division.span or division.shares) and work.windowed:
             continue
         if division.span and work.chunks > MEMBERS * division.span:
             continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
-        programs = min(division.resident * processors, units)
+        programs = work.programs(division, processors)
         times = [
             seconds_of(replace(work, mean=mean), division, programs, processors)
             for mean in (_MEANS if work.ragged else (1.0,))
@@ -230,7 +245,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     chunks = keys / CHUNK + 0.5 if work.mean < 1 and work.chunks > 1 else float(work.chunks)
     parts = work.rows * division.parts(chunks)
     units = parts * division.columns
-    programs = min(programs, max(1, round(units)))
+    programs = programs if division.shares else min(programs, max(1, round(units)))
     components = work.depth + work.width
     read = 2 * keys * work.rows / parts * (work.depth + work.width / division.columns)
     cached = 2 * work.rows * keys * components <= _CACHE
@@ -249,6 +264,10 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         """Return the seconds of a part, where so many are visited at a time."""
         return read / streamed(max(1.0, count)) + start
 
+    if division.shares:
+        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate
+        seconds = max(read * units / min(rate * programs, bandwidth), longest) + start * max(1.0, units / programs)
+        return seconds + _CLEARED + (_RAGGED_START if work.ragged else _START)
     if division.runs:  # a run has whole chunks
         seconds = math.ceil(units / programs) * read / streamed(programs) + start
     else:

@@ -25,9 +25,10 @@ class Schedule:
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
     take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
     equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
-    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `merged`,
-    where programs take chunks in turn, a program of the kernel that merges them has so many rows, else components of
-    one.
+    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `shares`,
+    for keys without a window, they have equal shares of the tiles of the rows of a group, a multiple of its number of
+    groups, and hand states to each other.  With `merged`, where programs take chunks in turn, a program of the kernel
+    that merges them has so many rows, else components of one.
     """
 
     rows: int
@@ -45,6 +46,7 @@ class Schedule:
     runs: bool = False
     members: int = 0
     merged: int = 0
+    shares: bool = False
 
     @property
     def warps(self) -> int:
@@ -58,6 +60,10 @@ _SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
 """The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
+_SMALL_PAGE = 64
+"""The most keys of pages that two warps copy."""
+_LAST_ROWS = 16
+"""The rows of the parts of the last tile of a sequence, of which the others are not copied."""
 _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
 _MANY_ROWS, _FEW_CHUNKS = 512, 10
@@ -83,8 +89,17 @@ def schedule_of(
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         windowed = desc.window is not None
-        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
-        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors)
+        work = Work(
+            sequences * groups,
+            seen,
+            queries * share,
+            desc.scores.k,
+            width or desc.scores.k,
+            ragged,
+            windowed,
+            groups=groups,
+        )
+        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors, groups)
         assert found is not None
         return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
@@ -116,20 +131,26 @@ def schedule_of(
 
 
 def schedule_of_division(
-    division: Division, rows: int, keys: int, heads: int, processors: int = 132
+    division: Division, rows: int, keys: int, heads: int, processors: int = 132, groups: int = 1
 ) -> Schedule | None:  # fmt: skip
     """Return the schedule of a division of so many rows with at most `keys` keys; None for one chunk that it splits.
 
-    Each has `heads` packed rows.  `processors` are the multiprocessors of the GPU.
+    Each has `heads` packed rows, and a sequence has rows of so many `groups` of heads.  `processors` are the
+    multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
     if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
         return None
     parts = rows * division.columns * (chunks if division.split else 1)
+    if division.shares:
+        # Neighbours have the same share of each group of heads.
+        units = groups * division.columns
+        parts = max(1, min(division.resident * processors // units, rows // groups * chunks)) * units
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
-        programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
+        programs=parts if division.once or division.shares else min(division.resident * processors, parts),
+        resident=division.resident, alone=division.alone, runs=division.runs, shares=division.shares,
+        members=min(MEMBERS, chunks) if division.span else 0,
         merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
 
@@ -303,6 +324,17 @@ def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) ->
     return tensor_map(tensor if operands.key_starts is None else tensor[None], rows, width)
 
 
+def _last_key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) -> Any:
+    """Return a map of keys or values by the parts of the last tile of a sequence.
+
+    None where all tiles have rows of the parts, where tiles are copied in smaller pages, and for no components.
+    """
+    dense = operands.key_starts is None and operands.page_table is None
+    if not width or dense or 0 < _page_size(operands) < rows:
+        return None
+    return tensor_map(tensor if operands.key_starts is None else tensor[None], _LAST_ROWS, min(width, 64))
+
+
 def _page_size(operands: AttentionOperands) -> int:
     """Return the number of keys of a page, 0 without pages."""
     return 0 if operands.page_table is None else int(operands.key.shape[1])
@@ -336,12 +368,27 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     handed = schedule.members > 0  # the states of chunks stay in shared memory
+    clear: list[Call] = []
+    flags = None
+    if schedule.shares:
+        assert desc.window is None
+        assert schedule.rows == _FEW_ROWS
+        assert not schedule.split
+        assert not schedule.alone
+        places = schedule.programs
+        flags = workspace((places,))
+        block = max(32, power_above(places))
+        clear = [Call("shares", "clear_flags", (1, 1, 1), (flags, places), {"BLOCK": block}, 1, 1, dependent=True)]
     if handed:
         assert desc.window is None
         assert columns == 1
         assert schedule.alone or width == _power_below(width)
         places = sequences * groups * tiles * schedule.members
-    states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
+    states: tuple[Any, Any, Any] = None, None, None
+    if schedule.shares:
+        states = _states(2 * places * stored, width, workspace)
+    elif schedule.split and not handed:
+        states = _states(parts * stored, width, workspace)
     merge: list[Call] = []
     if schedule.split and not handed:
         merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
@@ -353,15 +400,19 @@ def _turns_calls(
     own, own_rest = _power_below(width), width - _power_below(width)
     if columns > 1:
         own, own_rest = width // columns, 0
-    maps = [_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)]
-    maps += [_key_map(operands, operands.value, desc.key_block, each) for each in (own, own_rest)]
+    maps = [
+        made(operands, tensor, desc.key_block, each)
+        for made in (_key_map, _last_key_map)
+        for tensor, widths in ((operands.key, (first, rest)), (operands.value, (own, own_rest)))
+        for each in widths
+    ]
     forward = Call(
         "chunk_turns",
         "visit_parts",
         (places if handed else min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
-            *_steps(out, dense), *_steps(logarithms, dense, 0),
+            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
+            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
@@ -371,7 +422,7 @@ def _turns_calls(
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, **_division(schedule, chunks, places),
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "COPIERS": _copiers(operands, schedule),
         },
         schedule.warps,
         1,
@@ -379,7 +430,12 @@ def _turns_calls(
         registers=_registers(schedule),
         cluster=max(1, schedule.members),
     )  # fmt: skip
-    return [forward, *merge]
+    return [*clear, forward, *merge]
+
+
+def _copiers(operands: AttentionOperands, schedule: Schedule) -> int:
+    """Return the number of warps that copy: one has no time for small pages."""
+    return 2 if 0 < _page_size(operands) <= _SMALL_PAGE and not schedule.members else 1
 
 
 def _alone_call(
@@ -399,7 +455,11 @@ def _alone_call(
         "visit_parts_alone",
         (places if schedule.members else min(schedule.programs, places), 1, 1),
         (
-            query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
+            query,
+            *(
+                made(operands, each, desc.key_block, components)
+                for made in (_key_map, _last_key_map) for each in (operands.key, operands.value)
+            ),
             out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), queries, keys,
             operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
@@ -422,12 +482,12 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
+    split = 4 if schedule.shares else 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
     several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
         "SPLIT": split,
         "SEVERAL": several,
-        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
+        "ONCE": bool(schedule.members) or (schedule.programs >= places and not (schedule.runs or schedule.shares)),
         "MEMBERS": schedule.members,
         "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
     }
@@ -490,8 +550,8 @@ def _merge_call(
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "SCALED": desc.output_scale is not None, "GROUPED": min(16, factors), "FACTORS": factors, "WARPS": warps,
-            "RUNS": schedule.runs,
+            "SCALED": desc.output_scale is not None, "GROUPED": 32 if factors > 32 else min(16, factors),
+            "FACTORS": factors, "WARPS": warps, "RUNS": schedule.runs,
         },
         warps,
         1,
