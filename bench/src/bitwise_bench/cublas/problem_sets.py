@@ -173,6 +173,17 @@ _PART_LINES = (
     ((1, 8192), (512, 5000), (512, 5000)),
 )
 """The rows, columns and values of k of products of `part_lines`, in turn."""
+_MIXED = (
+    ((700, 4200), (512, 4200), (512, 9000), 8),
+    ((700, 2400), (700, 2400), (2000, 9000), 8),
+    ((1025, 8192), (1024, 8192), (1024, 8192), 8),
+    ((65, 700), (1024, 16384), (2048, 12288), 8),
+    ((65, 1024), (512, 8192), (512, 8192), 128),
+    ((700, 8192), (768, 8192), (768, 8192), 64),
+    ((2, 128), (512, 8192), (512, 8192), 8),
+    ((65, 2000), (400, 4200), (400, 6000), 2),
+)
+"""The rows, columns and values of k of products of `mixed_products`, in turn, and of what these are multiples."""
 _MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
 """The multiplications of the largest product of `part_lines`, and of the smallest one of `large_products`."""
 _LARGEST_WEIGHT = 15e7
@@ -352,6 +363,30 @@ def part_lines(seed: int, count: int) -> list[Problem]:
         found.append(Problem(f"parts-{number % 5}", m, n, k, layout, dtype))
     unseen = _pairs_of((*_FIRST_HELD_OUT, seventh_held_out))
     return [each for each in found if (each.n, each.k) not in unseen]
+
+
+def mixed_products(seed: int, count: int) -> list[Problem]:
+    """Return drawn products in all layouts and both types, of all numbers of rows.
+
+    In half of them lines start inside lines of the cache, and in a quarter no tensor map has an operand.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        kind, gap, offset = number % 8, 0, 0
+        layout, dtype = dice.choice(("nn", "nt", "tn", "tt")), dice.choice(("bfloat16", "float16"))
+        rows, columns, sums, step = _MIXED[kind]
+        while True:
+            m = _drawn(dice, *rows, step if layout[0] == "t" else 1)
+            n, k = _drawn(dice, *columns, step), _drawn(dice, *sums, step)
+            if m * n * k <= _MOST_MULTIPLICATIONS / 2:
+                break
+        if kind == 6:  # gaps between lines, or an offset before the first one
+            gap, offset = ((dice.randint(1, 7), 0), (0, dice.randint(1, 7)))[number // 8 % 2]
+        elif kind == 7:
+            n, k = n + 1, k + 1
+        found.append(Problem(f"mixed-{number % 5}", m, n, k, layout, dtype, gap, offset))
+    return _outside_of_held_out(found)
 
 
 def large_products() -> list[Problem]:
@@ -737,7 +772,7 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_SEVENTH = ("large", "part-lines", "second-part-lines", "part-lines-held-out")
+_SETS_AFTER_SEVENTH = ("large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed")
 """The sets that were made after the seventh held-out set."""
 _SETS_AFTER_SIXTH = (
     "sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium", *_SETS_AFTER_SEVENTH,
@@ -782,6 +817,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "part-lines": lambda: part_lines(_SEED + 91, 160),
     "second-part-lines": lambda: part_lines(_SEED + 94, 160),
     "part-lines-held-out": lambda: part_lines(_SEED + 92, 80),
+    "mixed": lambda: mixed_products(_SEED + 101, 320),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 _MILLISECONDS = 2.0
@@ -55,11 +56,37 @@ def launch_graph(launch: Callable[[], Any], most: int = 20) -> LaunchGraph:
         torch.cuda.synchronize()
         milliseconds.append(start.elapsed_time(end))
     count = max(_FEWEST, min(most, int(_MILLISECONDS / max(min(milliseconds), 1e-3))))
+    return LaunchGraph(captured(launch, count), count)
+
+
+def captured(launch: Callable[[], Any], count: int) -> Any:
+    """Return a CUDA graph of `count` launches.
+
+    `torch.cuda.graph` would return all memory that PyTorch keeps for later allocations to the device.
+    """
+    import torch
+
     found = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(found, capture_error_mode="thread_local"):  # other threads may allocate meanwhile
-        for _ in range(count):
-            launch()
-    return LaunchGraph(found, count)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(_side_stream(torch.cuda.current_device())):
+        found.capture_begin(capture_error_mode="thread_local")  # other threads may allocate meanwhile
+        try:
+            for _ in range(count):
+                launch()
+        finally:
+            found.capture_end()
+    return found
+
+
+@cache
+def _side_stream(device: int) -> Any:
+    """Return the stream on which graphs of a device are captured: the default one cannot be.
+
+    Libraries have a workspace for each stream, so that there is one for all graphs.
+    """
+    import torch
+
+    return torch.cuda.Stream(device)
 
 
 def in_turn(launches: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:

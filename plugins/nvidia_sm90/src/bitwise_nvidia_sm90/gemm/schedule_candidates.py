@@ -56,7 +56,7 @@ _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
 # Rows of a tile whose operands are gathered, and consumers.
 _GATHERED_TILES = ((64, 1), (128, 1), (128, 2))
 _MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 192, 6, 4
-_MOST_ROWS_OF_LARGE_CLUSTERS = 1024
+_MOST_ROWS_OF_LARGE_CLUSTERS = 8192
 """The most rows or columns of an output for which clusters of more than two blocks are candidates."""
 _FEWEST_COLUMNS_OF_THREE = 64
 """The fewest columns of a tile of three consumers."""
