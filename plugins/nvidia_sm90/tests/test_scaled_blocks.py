@@ -130,6 +130,8 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (20, 144, 256, "product_first", None, (128, 1), wide(128, 72, 3, 2)),
     (130, 80, 768, "left_first", 256, (1, 1), wide(64, 80, 2, 1, cluster_m=2, programs=2)),
     (84, 70, 384, "product_first", None, (1, 1), wide(64, 88, 3, 2, ping_pong=True, transposed=True)),
+    (250, 48, 384, "product_first", None, (1, 128), wide(64, 16, 3, 1, cluster_m=4, programs=4)),
+    (70, 128, 384, "left_first", None, (1, 1), wide(64, 32, 2, 1, cluster_n=4, programs=4)),
     # Scales of rows in shared memory: outside of the matrix, of slices in clusters, of two consumers, beside columns.
     (68, 40, 384, "left_first", None, (1, 1), wide(64, 24, 4, 1)),
     (132, 48, 512, "product_first", 256, (1, 128), wide(64, 16, 3, 1, cluster_m=2, programs=2)),

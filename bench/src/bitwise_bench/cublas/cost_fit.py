@@ -344,7 +344,7 @@ def _rounded(values: NDArray[Any], digits: int) -> list[Any]:
     return [[rounding(value) for value in row] for row in values.tolist()]
 
 
-def _trees(given: Correction) -> str:
+def trees(given: Correction) -> str:
     """Return a correction as JSON."""
     return json.dumps({
         "indices": given.indices.tolist(), "bounds": _rounded(given.bounds, 6), "leaves": _rounded(given.leaves, 3),
@@ -414,14 +414,14 @@ def _add_split_lines(path: Path, found: DeviceCosts, sentence: str) -> None:
     """Add costs and a correction to a file of costs as those of products with split lines."""
     content = json.loads(path.read_text(encoding="utf-8"))
     names = [name for name in content if name.startswith("correction")]
-    trees = {name: json.dumps(content.pop(name)) for name in names}
-    trees["correction of split lines"] = _trees(found.correction)
+    kept = {name: json.dumps(content.pop(name)) for name in names}
+    kept["correction of split lines"] = trees(found.correction)
     content["provenance"] += (
         "; the costs of split lines, of products an operand of which has lines that start inside lines of the cache, "
         f"and their correction, are {sentence}"
     )
     content["costs of split lines"] = found.costs
-    lines = ",\n".join(f' "{name}": {each}' for name, each in trees.items())
+    lines = ",\n".join(f' "{name}": {each}' for name, each in kept.items())
     path.write_text(f"{json.dumps(content, indent=1)[:-2]},\n{lines}\n}}\n", encoding="utf-8")
 
 
@@ -476,8 +476,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "costs": found.costs,
         }
         text = json.dumps(content, indent=1)
-        trees = f' "correction": {_trees(found.correction)},\n "correction of gathering": {_trees(found.gathering)}'
-        chosen.out.write_text(f"{text[:-2]},\n{trees}\n}}\n", encoding="utf-8")
+        corrections = f' "correction": {trees(found.correction)},\n "correction of gathering": {trees(found.gathering)}'
+        chosen.out.write_text(f"{text[:-2]},\n{corrections}\n}}\n", encoding="utf-8")
     return 0
 
 

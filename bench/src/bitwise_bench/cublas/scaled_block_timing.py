@@ -41,7 +41,7 @@ BLOCKS = ((1, 128), (1, 1), (128, 1))
 Product: TypeAlias = tuple[int, int, int, tuple[int, int]]
 """m, n, k and the blocks of a product."""
 _ROUNDS, _VECTOR = 3, 4
-_DRAWN_FROM = 120
+_DRAWN_FROM = 200
 """The schedules after the first ones, in their order, of which some are drawn."""
 _POLL_SECONDS = 0.02
 
