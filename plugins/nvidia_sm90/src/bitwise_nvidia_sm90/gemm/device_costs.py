@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
-TREE_DEPTH = 4
 H100 = "NVIDIA H100 80GB HBM3"
 """The name of the device whose costs are scaled for devices without costs of their own."""
 _SCALED = {
@@ -37,23 +36,29 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correction:
-    """Decision trees of depth TREE_DEPTH: the index and the bound of each node's quantity, and the leaves.
+    """Complete decision trees of one depth: the index and the bound of each node's quantity, and the leaves.
 
-    A node's children have twice its index plus 1, where the quantity is at most the bound, and plus 2.
+    There is a row for each tree.  A node's children have twice its index plus 1, where the quantity is at most the
+    bound, and plus 2.
     """
 
     indices: NDArray[np.int64]
     bounds: Numbers
     leaves: Numbers
 
+    @property
+    def depth(self) -> int:
+        """The nodes from the root of a tree to a leaf."""
+        return self.leaves.shape[1].bit_length() - 1
+
     def of(self, given: Numbers) -> Numbers:
         """Return the correction of each row of the values of `correction_inputs` or of `gathered_inputs`."""
         trees = np.arange(len(self.indices))[None, :]
         node = np.zeros((len(given), len(self.indices)), dtype=np.int64)
         rows = np.arange(len(given))[:, None]
-        for _ in range(TREE_DEPTH):
+        for _ in range(self.depth):
             node = 2 * node + 1 + (given[rows, self.indices[trees, node]] > self.bounds[trees, node])
-        corrections: Numbers = self.leaves[trees, node - (2**TREE_DEPTH - 1)].sum(axis=1)
+        corrections: Numbers = self.leaves[trees, node - self.indices.shape[1]].sum(axis=1)
         return corrections
 
 
@@ -102,12 +107,11 @@ class DeviceProperties:
 
 def correction_of(given: Mapping[str, Any]) -> Correction:
     """Return the correction with these `indices`, `bounds` and `leaves`, each a list for each tree."""
-    nodes = 2**TREE_DEPTH - 1
-    return Correction(
-        np.array(given["indices"], dtype=np.int64).reshape(-1, nodes),
-        np.array(given["bounds"], dtype=float).reshape(-1, nodes),
-        np.array(given["leaves"], dtype=float).reshape(-1, nodes + 1),
-    )
+    count = len(given["leaves"])
+    leaves = np.array(given["leaves"], dtype=float).reshape(count, -1) if count else np.zeros((0, 1))
+    shape = (count, leaves.shape[1] - 1)
+    indices = np.array(given["indices"], dtype=np.int64).reshape(shape)
+    return Correction(indices, np.array(given["bounds"], dtype=float).reshape(shape), leaves)
 
 
 @cache
