@@ -465,20 +465,3 @@ def test_the_bytes_of_operators_are_those_of_their_types() -> None:
     fusion = Fusion(Epilogue.of("bias", "swiglu", convert), "bf16", (bias, matrix_operand))
     assert fusion.bytes_of_operators(10) == [40, 60, 40, 30]
     assert (fusion.matrices, fusion.element_size) == (1, 2)
-
-
-@pytest.mark.parametrize("alignments", [(128, 128), (128, 64), (16, 128)])
-def test_products_with_split_lines_may_have_costs_of_their_own(alignments: tuple[int, int]) -> None:
-    """Those of an H200 have; an H100's are those of all products."""
-    whole = alignments == (128, 128)
-    given, h200 = MatrixPlan(4096, Slices(1, 4096), 0, False, 0), fitted_devices()["NVIDIA H200"][1]
-    assert h200.split is not None
-    one = [Schedule(128, 128, 64, 8, 12, 4, 132, True, consumers=2)]
-    own = replace(h200, costs=h200.split[0], correction=h200.split[1], split=None)
-    found = expected_seconds(given, one, 1024, 1024, device=h200, alignments=alignments)
-    wanted = expected_seconds(
-        given, one, 1024, 1024, device=replace(h200, split=None) if whole else own, alignments=alignments
-    )
-    assert found == wanted
-    assert costs_of().split is None
-    assert costs_of().of_lines(whole) == (costs_of().costs, costs_of().correction)

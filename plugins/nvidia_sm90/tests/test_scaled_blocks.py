@@ -132,6 +132,12 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (84, 70, 384, "product_first", None, (1, 1), wide(64, 88, 3, 2, ping_pong=True, transposed=True)),
     (250, 48, 384, "product_first", None, (1, 128), wide(64, 16, 3, 1, cluster_m=4, programs=4)),
     (70, 128, 384, "left_first", None, (1, 1), wide(64, 32, 2, 1, cluster_n=4, programs=4)),
+    # Parts of the columns of a stage have sums in turn: two and four of them.
+    (70, 150, 384, "product_first", None, (128, 1), wide(64, 144, 2, 1)),
+    (70, 200, 640, "left_first", None, (1, 1), wide(64, 192, 2, 1)),
+    (150, 200, 384, "product_first", 256, (1, 128), wide(64, 192, 2, 2, ping_pong=True)),
+    (140, 252, 256, "product_first", None, (128, 1), wide(128, 256, 2, 2)),
+    (250, 90, 384, "left_first", None, (1, 1), wide(128, 96, 3, 1, transposed=True)),
     # Scales of rows in shared memory: outside of the matrix, of slices in clusters, of two consumers, beside columns.
     (68, 40, 384, "left_first", None, (1, 1), wide(64, 24, 4, 1)),
     (132, 48, 512, "product_first", 256, (1, 128), wide(64, 16, 3, 1, cluster_m=2, programs=2)),

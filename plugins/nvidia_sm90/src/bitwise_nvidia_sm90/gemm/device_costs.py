@@ -67,19 +67,12 @@ class DeviceCosts:
     """The multiprocessors of a device, the costs of the model, and the corrections of the modelled times.
 
     `gathering` is the correction of the times of schedules that gather operands, `correction` that of the others.
-    `split` are the costs and the correction of products an operand of which has lines that start inside lines of the
-    cache, None where they are those of all products.
     """
 
     multiprocessors: int
     costs: Mapping[str, float]
     correction: Correction
     gathering: Correction
-    split: tuple[Mapping[str, float], Correction] | None = None
-
-    def of_lines(self, whole: bool) -> tuple[Mapping[str, float], Correction]:
-        """Return the costs and the correction by whether the lines of both operands start with lines of the cache."""
-        return (self.costs, self.correction) if whole or self.split is None else self.split
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +115,9 @@ def fitted_devices() -> Mapping[str, tuple[DeviceProperties, DeviceCosts]]:
         if path.name.startswith("costs-"):
             data = json.loads(path.read_text("utf-8"))
             properties = DeviceProperties(**data["device"])
-            split = None
-            if "costs of split lines" in data:
-                split = data["costs of split lines"], correction_of(data["correction of split lines"])
             costs = DeviceCosts(
                 properties.multiprocessors, data["costs"], correction_of(data["correction"]),
-                correction_of(data["correction of gathering"]), split,
+                correction_of(data["correction of gathering"]),
             )  # fmt: skip
             found[properties.name] = (properties, costs)
     return found

@@ -80,7 +80,7 @@ def expected_seconds(
     given = quantities(
         plan, schedules, m, n, k_contiguous, out_mapped, device.multiprocessors, alignments, finishing
     )  # fmt: skip
-    return corrected_seconds(given, *device.of_lines(min(alignments) >= STAGE_BYTES))
+    return corrected_seconds(given, device.costs, device.correction)
 
 
 def corrected_seconds(given: Quantities, cost: Mapping[str, float], by: Correction) -> Numbers:

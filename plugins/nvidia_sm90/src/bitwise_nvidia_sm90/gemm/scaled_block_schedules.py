@@ -22,9 +22,9 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import warpgroup_tiles
 
 # Rows of a tile, consumers, and whether they compute a tile each.
 _TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (64, 2, True), (192, 3, False), (256, 2, False))
-_SHARED_COLUMNS = (*range(16, 145, 16), 160, 192)
+_SHARED_COLUMNS = (*range(16, 145, 16), 160, 192, 256)
 """The columns of a tile that are in one or two blocks that share a scale each."""
-_OWN_COLUMNS = tuple(range(16, 161, 16))
+_OWN_COLUMNS = (*range(16, 161, 16), 176, 192, 224, 256)
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 _MOST_STAGES, _ENOUGH_STAGES = 10, 6
 """The second: the stages above which a second buffer for the output is worth more."""

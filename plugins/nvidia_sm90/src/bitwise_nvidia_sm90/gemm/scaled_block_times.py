@@ -87,8 +87,8 @@ def fitted_model() -> ScaledBlockModel:
 _QUANTITIES = (
     "rows", "columns", "stages", "consumers", "ping-pong", "cluster m", "cluster n", "transposed", "resident",
     "clusters", "at once", "rounds", "beside", "slices", "steps", "loads", "own columns", "columns in two",
-    "common columns", "alternate", "mapped rows", "mapped columns", "late", "iterations", "outside", "alone",
-    "real rows", "real columns", "m", "n", "k", "down", "across", "brought", "bytes", "multiprocessors",
+    "common columns", "alternate", "column parts", "mapped rows", "mapped columns", "late", "iterations", "outside",
+    "alone", "real rows", "real columns", "m", "n", "k", "down", "across", "brought", "bytes", "multiprocessors",
 )  # fmt: skip
 
 
@@ -131,8 +131,9 @@ def _row(
         tiles.block_m, tiles.block_n, tiles.stages, tiles.consumers, tiles.ping_pong, *tiles.cluster, chosen.transposed,
         tiles.resident, clusters, at_once, -(-clusters // at_once), beside, plan.slices.number, steps, loads,
         own_columns, scales.columns_in_two(tiles.block_n), scales.common_columns(tiles.block_n), tiles.sums_alternate,
-        tiles.maps_row_scales, tiles.maps_column_scales, not (tiles.maps_row_scales and tiles.maps_column_scales),
-        -(-plan.slices.span // BLOCK), outside, all(alone for _, alone in sides), down / tiles_down,
+        tiles.column_parts, tiles.maps_row_scales, tiles.maps_column_scales,
+        not (tiles.maps_row_scales and tiles.maps_column_scales), -(-plan.slices.span // BLOCK), outside,
+        all(alone for _, alone in sides), down / tiles_down,
         across / tiles_across, m, n, plan.k, down, across, brought, (m + n) * plan.k + _OUTPUT_BYTES * m * n,
         multiprocessors,
     )  # fmt: skip
@@ -146,7 +147,8 @@ def modelled_times(given: Quantities, costs: ScaledBlockCosts) -> Quantities:
     sums = elements * given["steps"] * costs.operation
     sums = sums + given["columns in two"] * elements * costs.selected / given["common columns"] * costs.operation
     sums = sums + np.where(consumers == 1, elements * costs.alone, 0)
-    multiplied = np.where((given["alternate"] > 0) | (given["ping-pong"] > 0), 0, elements * BLOCK * costs.multiplied)
+    hidden = (given["alternate"] > 0) | (given["ping-pong"] > 0) | (given["column parts"] > 1)
+    multiplied = np.where(hidden, 0, elements * BLOCK * costs.multiplied)
     stage = sums + multiplied + consumers * (costs.consumer + given["loads"] * costs.load)
     copied = (np.floor(given["rows"] / given["cluster n"]) + np.floor(given["columns"] / given["cluster m"])) * BLOCK
     copied = copied * costs.copied * (1 + beside)
@@ -168,8 +170,8 @@ def modelled_times(given: Quantities, costs: ScaledBlockCosts) -> Quantities:
 
 _CORRECTED = (
     "rows", "columns", "stages", "consumers", "ping-pong", "cluster m", "cluster n", "transposed", "resident", "rounds",
-    "beside", "slices", "steps", "loads", "own columns", "columns in two", "common columns", "alternate", "mapped rows",
-    "mapped columns", "outside", "alone",
+    "beside", "slices", "steps", "loads", "own columns", "columns in two", "common columns", "alternate",
+    "column parts", "mapped rows", "mapped columns", "outside", "alone",
 )  # fmt: skip
 _CORRECTED_LOGARITHMS = ("iterations", "m", "n", "k", "down", "across", "clusters", "bytes")
 
