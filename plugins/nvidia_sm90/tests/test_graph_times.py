@@ -52,7 +52,7 @@ class FakeGPU:
 
     def graph(self) -> Any:
         return SimpleNamespace(
-            capture_begin=lambda **given: self.calls.append(f"begin {given['capture_error_mode']}"),
+            capture_begin=lambda *pool, **given: self.calls.append(f"begin {given['capture_error_mode']} {pool}"),
             capture_end=lambda: self.calls.append("end"),
         )
 
@@ -74,10 +74,11 @@ class FakeGPU:
 def test_a_graph_is_captured_on_a_stream_of_its_own_and_nothing_else_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeGPU()
     monkeypatch.setitem(sys.modules, "torch", fake.module())
-    for _ in range(2):
-        captured(lambda: fake.calls.append("launch"), 2)
-    once = ["synchronize", "on stream of 7", "begin thread_local", "launch", "launch", "end", "off stream of 7"]
-    assert fake.calls == once * 2
+    for pool, shared in ((None, "()"), ("memory", "('memory',)")):
+        fake.calls.clear()
+        captured(lambda: fake.calls.append("launch"), 2, pool)
+        wanted = ["synchronize", "on stream of 7", f"begin thread_local {shared}", "launch", "launch", "end"]
+        assert fake.calls == [*wanted, "off stream of 7"]
 
 
 def test_a_capture_ends_where_a_launch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,4 +90,4 @@ def test_a_capture_ends_where_a_launch_fails(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(RuntimeError, match="no launch"):
         captured(launch, 2)
-    assert fake.calls[-2:] == ["begin thread_local", "end"]
+    assert fake.calls[-2:] == ["begin thread_local ()", "end"]
