@@ -49,7 +49,7 @@ class Correction:
     @property
     def depth(self) -> int:
         """The nodes from the root of a tree to a leaf."""
-        return self.leaves.shape[1].bit_length() - 1
+        return int(self.leaves.shape[1]).bit_length() - 1
 
     def of(self, given: Numbers) -> Numbers:
         """Return the correction of each row of the values of `correction_inputs` or of `gathered_inputs`."""
