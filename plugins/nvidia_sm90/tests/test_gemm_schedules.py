@@ -271,7 +271,8 @@ def test_tiles_of_warpgroups_have_the_fewest_columns_and_large_clusters_few_rows
     assert {each.block_n for each in few if each.transposed} == {16, 24, 40}
     assert {each.block_n % 16 for each in consumed(39, (False, True)) if each.transposed} == {0}
     assert max(each.cluster_m * each.cluster_n for each in few) == 8
-    assert max(each.cluster_m * each.cluster_n for each in consumed(1025)) == 2
+    assert max(each.cluster_m * each.cluster_n for each in consumed(4096)) == 8
+    assert max(each.cluster_m * each.cluster_n for each in consumed(4097)) == 2
 
 
 def test_large_products_have_large_tiles_of_warpgroups() -> None:

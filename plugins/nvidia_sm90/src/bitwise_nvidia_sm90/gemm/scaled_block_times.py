@@ -164,7 +164,7 @@ def modelled_times(given: Quantities, costs: ScaledBlockCosts) -> Quantities:
     memory = missing_part(given["bytes"], costs.cached_bytes) * given["bytes"] / costs.memory
     return {
         "all": launch + overlapped(costs.hidden, computed, cached, memory), "computed": computed, "cached": cached,
-        "memory": memory, "stage": stage, "sums": sums, "copied": copied, "waited": waited, "launch": launch,
+        "memory": memory, "stage": stage, "sums": sums, "copied": copied, "waited": waited,
     }  # fmt: skip
 
 
