@@ -169,7 +169,11 @@ def test_kernels_with_an_epilogue_are_timed_at_the_first_call_where_the_variable
     monkeypatch.setattr(tuning, "run_fused", run_fused)
     monkeypatch.setattr(tuning, "planned", lambda _: None)
     monkeypatch.setattr(tuning, "candidates", lambda *given: iter([4, 3, 5, 6, 7][: given[5]]))
-    monkeypatch.setattr(tuning, "launch_graph", lambda launch, _: launch.func.__self__.stages)
+    monkeypatch.setattr(
+        tuning,
+        "launch_graphs",
+        lambda launches, _: {name: each.func.__self__.stages for name, each in launches.items()},
+    )
     monkeypatch.setattr(
         tuning, "times_in_turn", lambda graphs, *_: {name: times[stages] for name, stages in graphs.items()}
     )
@@ -187,7 +191,7 @@ def test_a_kernel_that_is_hardly_faster_than_the_first_one_is_not_chosen(monkeyp
     monkeypatch.setattr(tuning, "run_fused", lambda *given: prepared[given[5] if len(given) > 5 else 4])
     monkeypatch.setattr(tuning, "planned", lambda _: None)
     monkeypatch.setattr(tuning, "candidates", lambda *_: iter(times))
-    monkeypatch.setattr(tuning, "launch_graph", lambda *_: None)
+    monkeypatch.setattr(tuning, "launch_graphs", lambda launches, _: launches)
     monkeypatch.setattr(tuning, "times_in_turn", lambda graphs, *_: dict(zip(graphs, times.values(), strict=True)))
     a = SimpleNamespace(data_ptr=lambda: 1)
     fusion = SimpleNamespace(operands=(), matrices=0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,8 @@ from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.plugins import registry
+from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
+from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
 from bitwise_nvidia_sm90.gemm import scaled_blocks
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
@@ -130,6 +134,14 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (20, 144, 256, "product_first", None, (128, 1), wide(128, 72, 3, 2)),
     (130, 80, 768, "left_first", 256, (1, 1), wide(64, 80, 2, 1, cluster_m=2, programs=2)),
     (84, 70, 384, "product_first", None, (1, 1), wide(64, 88, 3, 2, ping_pong=True, transposed=True)),
+    (250, 48, 384, "product_first", None, (1, 128), wide(64, 16, 3, 1, cluster_m=4, programs=4)),
+    (70, 128, 384, "left_first", None, (1, 1), wide(64, 32, 2, 1, cluster_n=4, programs=4)),
+    # Parts of the columns of a stage have sums in turn: two and four of them.
+    (70, 150, 384, "product_first", None, (128, 1), wide(64, 144, 2, 1)),
+    (70, 200, 640, "left_first", None, (1, 1), wide(64, 192, 2, 1)),
+    (150, 200, 384, "product_first", 256, (1, 128), wide(64, 192, 2, 2, ping_pong=True)),
+    (140, 252, 256, "product_first", None, (128, 1), wide(128, 256, 2, 2)),
+    (250, 90, 384, "left_first", None, (1, 1), wide(128, 96, 3, 1, transposed=True)),
     # Scales of rows in shared memory: outside of the matrix, of slices in clusters, of two consumers, beside columns.
     (68, 40, 384, "left_first", None, (1, 1), wide(64, 24, 4, 1)),
     (132, 48, 512, "product_first", 256, (1, 128), wide(64, 16, 3, 1, cluster_m=2, programs=2)),
@@ -160,21 +172,47 @@ def test_kernels_of_warpgroups_have_the_bytes_of_the_description(
     assert (result(calls, values, m, n) == wanted(desc, values, m, n)).all()
 
 
-@pytest.mark.parametrize(("block_n", "consumers", "scales", "alternate"), [
-    (128, 2, BlockScales(1, 128, "product"), True), (112, 2, BlockScales(1, 1, "rows"), True),
-    (128, 2, BlockScales(1, 1, "rows"), False), (96, 2, None, True), (128, 2, None, True), (160, 2, None, False),
-    (80, 3, None, True), (96, 3, None, False),
+MAPPED_COLUMNS = BlockScales(128, 1, "product", mapped_columns=True)
+
+
+@pytest.mark.parametrize(("block_n", "consumers", "scales", "alternate", "parts"), [
+    (128, 2, BlockScales(1, 128, "product"), True, 1), (112, 2, BlockScales(1, 1, "rows"), True, 1),
+    (128, 2, BlockScales(1, 1, "rows"), False, 2), (96, 2, None, True, 1), (128, 2, None, True, 1),
+    (160, 2, None, False, 1), (80, 3, None, True, 1), (96, 3, None, False, 1), (144, 2, MAPPED_COLUMNS, False, 2),
+    (256, 2, MAPPED_COLUMNS, False, 4), (136, 2, BlockScales(1, 1, "rows"), False, 1),
 ])  # fmt: skip
 def test_two_sets_of_sums_alternate_where_registers_suffice(
-    block_n: int, consumers: int, scales: BlockScales | None, alternate: bool
+    block_n: int, consumers: int, scales: BlockScales | None, alternate: bool, parts: int
 ) -> None:
     tiles = WarpgroupTiles(
         64 * consumers, block_n, 3, consumers, False, (1, 1), 8, ("e4m3", "e4m3"), "bf16", starts_accumulators=True,
         scales=scales,
     )  # fmt: skip
     tiles.check()
-    assert tiles.sums_alternate == alternate
-    assert ("next_sum" in warpgroup_kernel(tiles).text) == alternate
+    assert (tiles.sums_alternate, tiles.column_parts) == (alternate, parts)
+    text = warpgroup_kernel(tiles).text
+    assert ("next_sum" in text) == (alternate or parts > 1)
+    assert f"m64n{block_n // parts}k32" in text
+
+
+@pytest.mark.parametrize(("block_m", "block_n", "consumers"), [(64, 144, 1), (128, 256, 2)])
+def test_the_assembler_overlaps_parts_of_columns(block_m: int, block_n: int, consumers: int, tmp_path: Path) -> None:
+    """Its message C7514 says that it serialised the instructions."""
+    tiles = WarpgroupTiles(
+        block_m, block_n, 3, consumers, False, (1, 1), 8, ("e4m3", "e4m3"), "bf16", starts_accumulators=True,
+        scales=MAPPED_COLUMNS,
+    )  # fmt: skip
+    assert tiles.column_parts > 1
+    path = tmp_path / "kernel.ptx"
+    path.write_text(warpgroup_kernel(tiles).text)
+    try:
+        assembler = Ptxas.locate("sm_90a").path
+    except PtxasNotFound as error:
+        pytest.skip(str(error))
+    command = [str(assembler), "-arch=sm_90a", "-v", str(path), "-o", str(tmp_path / "kernel.o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "0 bytes spill stores" in done.stderr
+    assert "C7514" not in done.stderr
 
 
 @pytest.mark.parametrize(("m", "n", "shared"), [(2048, 4096, (1, 128)), (300, 1800, (128, 1)), (128, 7168, (1, 1))])
@@ -203,7 +241,7 @@ def test_schedules_and_the_triton_kernel_are_one_class() -> None:
         scaling = BlockScaling(given["SA"], given["SB"], order == "left_first")
         schedules = (
             wide(128, 32, 3, 2), wide(64, 72, 2, 1), wide(64, 64, 2, 1, transposed=True),
-            wide(64, 16, 3, 2, ping_pong=True),
+            wide(64, 16, 3, 2, ping_pong=True), wide(128, 128, 2, 1),
         )  # fmt: skip
         for chosen in schedules if order == "left_first" else schedules[:1]:
             (call,) = kernel_calls(
@@ -214,7 +252,7 @@ def test_schedules_and_the_triton_kernel_are_one_class() -> None:
         sources.append(replace(source(call), name=f"{order} by Triton"))
     found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
     assert not found.unknown
-    assert sorted(map(len, found.classes)) == [2, 5]
+    assert sorted(map(len, found.classes)) == [2, 6]
 
 
 def test_copies_of_scales_wait_for_fenced_reads() -> None:

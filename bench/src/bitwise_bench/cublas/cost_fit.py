@@ -344,7 +344,7 @@ def _rounded(values: NDArray[Any], digits: int) -> list[Any]:
     return [[rounding(value) for value in row] for row in values.tolist()]
 
 
-def _trees(given: Correction) -> str:
+def trees(given: Correction) -> str:
     """Return a correction as JSON."""
     return json.dumps({
         "indices": given.indices.tolist(), "bounds": _rounded(given.bounds, 6), "leaves": _rounded(given.leaves, 3),
@@ -410,21 +410,6 @@ def _report_of_unaligned(
     )
 
 
-def _add_split_lines(path: Path, found: DeviceCosts, sentence: str) -> None:
-    """Add costs and a correction to a file of costs as those of products with split lines."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    names = [name for name in content if name.startswith("correction")]
-    trees = {name: json.dumps(content.pop(name)) for name in names}
-    trees["correction of split lines"] = _trees(found.correction)
-    content["provenance"] += (
-        "; the costs of split lines, of products an operand of which has lines that start inside lines of the cache, "
-        f"and their correction, are {sentence}"
-    )
-    content["costs of split lines"] = found.costs
-    lines = ",\n".join(f' "{name}": {each}' for name, each in trees.items())
-    path.write_text(f"{json.dumps(content, indent=1)[:-2]},\n{lines}\n}}\n", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and report."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
@@ -434,9 +419,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--groups", type=int, default=5, help="groups of models that are left out in turn (default 5)")
     parser.add_argument("--only", nargs="+", default=(), help="costs that are fitted (default all); others stay")
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
-    parser.add_argument(
-        "--split-lines", type=Path, help="a file of costs to which these are added as those of split lines"
-    )
     chosen = parser.parse_args(arguments)
     contents = [json.loads(read_text(path)) for path in chosen.times]
     every = [row for content in contents for row in rows_of_content(content)]
@@ -460,8 +442,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if products and not chosen.only:
         found = fitted_to_unaligned(products, found)
         sentences.append(_report_of_unaligned(products, start, found, chosen.groups))
-    if chosen.split_lines is not None and problems:
-        _add_split_lines(chosen.split_lines, found, sentences[0])
     if chosen.out is not None:
         content = {
             "environment": contents[0].get("environment"),
@@ -476,8 +456,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "costs": found.costs,
         }
         text = json.dumps(content, indent=1)
-        trees = f' "correction": {_trees(found.correction)},\n "correction of gathering": {_trees(found.gathering)}'
-        chosen.out.write_text(f"{text[:-2]},\n{trees}\n}}\n", encoding="utf-8")
+        corrections = f' "correction": {trees(found.correction)},\n "correction of gathering": {trees(found.gathering)}'
+        chosen.out.write_text(f"{text[:-2]},\n{corrections}\n}}\n", encoding="utf-8")
     return 0
 
 

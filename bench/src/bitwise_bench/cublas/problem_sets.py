@@ -2,9 +2,10 @@
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
-`second-medium`, `large`, `part-lines` and `second-part-lines`.  No model, square or odd size of `held-out`, and of the
-sets from `second-held-out` to `seventh-held-out`, is in another set, and no product of `drawn-held-out`,
-`broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
+`second-medium`, `large`, `part-lines`, `second-part-lines` and `mixed`, and to the products of `sixth-held-out`,
+`seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.  No model, square or
+odd size of `held-out`, and of the sets from `second-held-out` to `eighth-held-out`, is in another set, and no product
+of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
 from __future__ import annotations
@@ -148,10 +149,37 @@ SEVENTH_HELD_OUT = (
     Decoder("EXAONE-3.5-32B", 5120, 5120, 7168, 27392),
     Decoder("EXAONE-3.5-2.4B", 2560, 2560, 3840, 7168),
 )
+EIGHTH_HELD_OUT = (
+    Decoder("Llama-3.2-1B", 2048, 2048, 3072, 8192),
+    Decoder("Llama-4-Scout", 5120, 5120, 7168, 16384),
+    Decoder("gemma-2-27b", 4608, 4096, 8192, 36864),
+    Decoder("Qwen2.5-3B", 2048, 2048, 2560, 11008),
+    Decoder("Qwen1.5-110B", 8192, 8192, 10240, 49152),
+    Decoder("Qwen3-235B-A22B", 4096, 8192, 9216, 12288),
+    Decoder("Falcon-180B", 14848, 14848, 15872, 59392),
+    Decoder("BLOOM-176B", 14336, 14336, 43008, 57344),
+    Decoder("OPT-30B", 7168, 7168, 21504, 28672),
+    Decoder("StarCoder2-3B", 3072, 3072, 3584, 12288),
+    Decoder("StarCoder2-7B", 4608, 4608, 5632, 18432),
+    Decoder("Nemotron-4-15B", 6144, 6144, 8192, 24576),
+    Decoder("Kimi-K2", 7168, 8192, 12288, 18432),
+    Decoder("MiniMax-Text-01", 6144, 8192, 10240, 9216),
+    Decoder("DeepSeek-V2-Lite", 2048, 2048, 3072, 10944),
+    Decoder("SmolLM2-135M", 576, 576, 960, 1536),
+    Decoder("SmolLM2-1.7B", 2048, 2048, 6144, 8192),
+    Decoder("BERT-base", 768, 768, 2304, 3072),
+    Decoder("ESM-2-15B", 5120, 5120, 15360, 20480),
+    Decoder("DiT-XL", 1152, 1152, 3456, 4608),
+    Decoder("Wan2.1-14B", 5120, 5120, 15360, 13824),
+    Decoder("DINOv2-giant", 1536, 1536, 4608, 8192),
+    Decoder("Mamba-2.8B", 2560, 5120, 10240, 5120),
+    Decoder("Aya-23-8B", 4096, 4096, 6144, 22528),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
 _SIXTH_VOCABULARIES = ((32003, 4096), (50295, 2560), (119547, 768), (65025, 1024), (21128, 768), (31090, 768))
+_EIGHTH_VOCABULARIES = ((129280, 896), (100277, 512), (32021, 1280), (49155, 768), (131073, 640), (73448, 512))
 _SEVENTH_VOCABULARIES = ((250002, 1024), (32005, 768), (68729, 1024), (64001, 768), (32100, 768), (65001, 512))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
@@ -173,6 +201,17 @@ _PART_LINES = (
     ((1, 8192), (512, 5000), (512, 5000)),
 )
 """The rows, columns and values of k of products of `part_lines`, in turn."""
+_MIXED = (
+    ((700, 4200), (512, 4200), (512, 9000), 8),
+    ((700, 2400), (700, 2400), (2000, 9000), 8),
+    ((1025, 8192), (1024, 8192), (1024, 8192), 8),
+    ((65, 700), (1024, 16384), (2048, 12288), 8),
+    ((65, 1024), (512, 8192), (512, 8192), 128),
+    ((700, 8192), (768, 8192), (768, 8192), 64),
+    ((2, 128), (512, 8192), (512, 8192), 8),
+    ((65, 2000), (400, 4200), (400, 6000), 2),
+)
+"""The rows, columns and values of k of products of `mixed_products`, in turn, and of what these are multiples."""
 _MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
 """The multiplications of the largest product of `part_lines`, and of the smallest one of `large_products`."""
 _LARGEST_WEIGHT = 15e7
@@ -293,6 +332,25 @@ def seventh_held_out() -> list[Problem]:
     return found
 
 
+def eighth_held_out() -> list[Problem]:
+    """Return about 200 products: those of `seventh_held_out` of other models, and others in all layouts.
+
+    No pair of n and k is in another set.
+    """
+    dice = random.Random(_SEED + 110)
+    others = tuple(make for name, make in SETS.items() if name not in ("eighth-held-out", "published"))
+    known = _pairs_of(others)
+    found = _of_unseen_layers(dice, EIGHTH_HELD_OUT, others, 6)
+    for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    found += part_lines(_SEED + 111, 40) + mixed_products(_SEED + 112, 56)
+    drawn = [*unaligned_lines(_SEED + 113, 48, _EIGHTH_VOCABULARIES), *few_lines(_SEED + 114, 48)]
+    found += drawn[::4]
+    dice.shuffle(found)
+    return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
 def gathered_rows(seed: int, count: int) -> list[Problem]:
     """Return drawn products in which no tensor map has an operand: 97 to 288 rows in most, in all layouts.
 
@@ -350,6 +408,31 @@ def part_lines(seed: int, count: int) -> list[Problem]:
             n, k = _drawn(dice, *columns, 8), _drawn(dice, *sums, 8)
         m = 8 * -(-m // 8) if layout == "tn" else m
         found.append(Problem(f"parts-{number % 5}", m, n, k, layout, dtype))
+    unseen = _pairs_of((*_FIRST_HELD_OUT, seventh_held_out))
+    return [each for each in found if (each.n, each.k) not in unseen]
+
+
+def mixed_products(seed: int, count: int) -> list[Problem]:
+    """Return drawn products in all layouts and both types, of all numbers of rows.
+
+    In half of them lines start inside lines of the cache, and in a quarter no tensor map has an operand.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        kind, gap, offset = number % 8, 0, 0
+        layout, dtype = dice.choice(("nn", "nt", "tn", "tt")), dice.choice(("bfloat16", "float16"))
+        rows, columns, sums, step = _MIXED[kind]
+        while True:
+            m = _drawn(dice, *rows, step if layout[0] == "t" else 1)
+            n, k = _drawn(dice, *columns, step), _drawn(dice, *sums, step)
+            if m * n * k <= _MOST_MULTIPLICATIONS / 2:
+                break
+        if kind == 6:  # gaps between lines, or an offset before the first one
+            gap, offset = ((dice.randint(1, 7), 0), (0, dice.randint(1, 7)))[number // 8 % 2]
+        elif kind == 7:
+            n, k = n + 1, k + 1
+        found.append(Problem(f"mixed-{number % 5}", m, n, k, layout, dtype, gap, offset))
     unseen = _pairs_of((*_FIRST_HELD_OUT, seventh_held_out))
     return [each for each in found if (each.n, each.k) not in unseen]
 
@@ -737,7 +820,7 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_SEVENTH = ("large", "part-lines", "second-part-lines", "part-lines-held-out")
+_SETS_AFTER_SEVENTH = ("large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out")
 """The sets that were made after the seventh held-out set."""
 _SETS_AFTER_SIXTH = (
     "sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium", *_SETS_AFTER_SEVENTH,
@@ -762,6 +845,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "fifth-held-out": fifth_held_out,
     "sixth-held-out": sixth_held_out,
     "seventh-held-out": seventh_held_out,
+    "eighth-held-out": eighth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -782,6 +866,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "part-lines": lambda: part_lines(_SEED + 91, 160),
     "second-part-lines": lambda: part_lines(_SEED + 94, 160),
     "part-lines-held-out": lambda: part_lines(_SEED + 92, 80),
+    "mixed": lambda: mixed_products(_SEED + 101, 320),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bitwise_nvidia_sm90.gemm.device_costs import TREE_DEPTH, Correction, Numbers
+from bitwise_nvidia_sm90.gemm.device_costs import Correction, Numbers
 
+DEPTH = 6
+"""The nodes from the root of a tree to a leaf."""
 _TREES = 400
-_RATE = 0.08
+_RATE = 0.06
 """The part of the remaining residuals that a tree takes."""
 _BINS = 24
 _ROWS, _COLUMNS = 0.6, 0.6
@@ -33,7 +35,7 @@ def boosted_trees(inputs: Numbers, targets: Numbers, weights: Numbers) -> Correc
     )
     dice = np.random.default_rng(_SEED)
     remaining = targets.astype(float).copy()
-    nodes, leaves = 2**TREE_DEPTH - 1, 2**TREE_DEPTH
+    nodes, leaves = 2**DEPTH - 1, 2**DEPTH
     indices, bounds = np.zeros((_TREES, nodes), np.int64), np.full((_TREES, nodes), _ABOVE_ALL)
     values = np.zeros((_TREES, leaves))
     every = np.arange(len(targets))
@@ -42,7 +44,7 @@ def boosted_trees(inputs: Numbers, targets: Numbers, weights: Numbers) -> Correc
         columns = np.sort(dice.permutation(inputs.shape[1])[: max(1, int(_COLUMNS * inputs.shape[1]))])
         seen, own = bins[drawn][:, columns], weights[drawn]
         place, first = np.zeros(len(targets), np.int64), 0
-        for level in range(TREE_DEPTH):
+        for level in range(DEPTH):
             splits = _best_splits(seen, remaining[drawn], own, place[drawn] - first, 2**level)
             for node, split in enumerate(splits):
                 if split is not None:

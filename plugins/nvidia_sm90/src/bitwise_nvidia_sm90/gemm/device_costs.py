@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
-TREE_DEPTH = 4
 H100 = "NVIDIA H100 80GB HBM3"
 """The name of the device whose costs are scaled for devices without costs of their own."""
 _SCALED = {
@@ -37,23 +36,29 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correction:
-    """Decision trees of depth TREE_DEPTH: the index and the bound of each node's quantity, and the leaves.
+    """Complete decision trees of one depth: the index and the bound of each node's quantity, and the leaves.
 
-    A node's children have twice its index plus 1, where the quantity is at most the bound, and plus 2.
+    There is a row for each tree.  A node's children have twice its index plus 1, where the quantity is at most the
+    bound, and plus 2.
     """
 
     indices: NDArray[np.int64]
     bounds: Numbers
     leaves: Numbers
 
+    @property
+    def depth(self) -> int:
+        """The nodes from the root of a tree to a leaf."""
+        return int(self.leaves.shape[1]).bit_length() - 1
+
     def of(self, given: Numbers) -> Numbers:
         """Return the correction of each row of the values of `correction_inputs` or of `gathered_inputs`."""
         trees = np.arange(len(self.indices))[None, :]
         node = np.zeros((len(given), len(self.indices)), dtype=np.int64)
         rows = np.arange(len(given))[:, None]
-        for _ in range(TREE_DEPTH):
+        for _ in range(self.depth):
             node = 2 * node + 1 + (given[rows, self.indices[trees, node]] > self.bounds[trees, node])
-        corrections: Numbers = self.leaves[trees, node - (2**TREE_DEPTH - 1)].sum(axis=1)
+        corrections: Numbers = self.leaves[trees, node - self.indices.shape[1]].sum(axis=1)
         return corrections
 
 
@@ -62,19 +67,12 @@ class DeviceCosts:
     """The multiprocessors of a device, the costs of the model, and the corrections of the modelled times.
 
     `gathering` is the correction of the times of schedules that gather operands, `correction` that of the others.
-    `split` are the costs and the correction of products an operand of which has lines that start inside lines of the
-    cache, None where they are those of all products.
     """
 
     multiprocessors: int
     costs: Mapping[str, float]
     correction: Correction
     gathering: Correction
-    split: tuple[Mapping[str, float], Correction] | None = None
-
-    def of_lines(self, whole: bool) -> tuple[Mapping[str, float], Correction]:
-        """Return the costs and the correction by whether the lines of both operands start with lines of the cache."""
-        return (self.costs, self.correction) if whole or self.split is None else self.split
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +100,11 @@ class DeviceProperties:
 
 def correction_of(given: Mapping[str, Any]) -> Correction:
     """Return the correction with these `indices`, `bounds` and `leaves`, each a list for each tree."""
-    nodes = 2**TREE_DEPTH - 1
-    return Correction(
-        np.array(given["indices"], dtype=np.int64).reshape(-1, nodes),
-        np.array(given["bounds"], dtype=float).reshape(-1, nodes),
-        np.array(given["leaves"], dtype=float).reshape(-1, nodes + 1),
-    )
+    count = len(given["leaves"])
+    leaves = np.array(given["leaves"], dtype=float).reshape(count, -1) if count else np.zeros((0, 1))
+    shape = (count, leaves.shape[1] - 1)
+    indices = np.array(given["indices"], dtype=np.int64).reshape(shape)
+    return Correction(indices, np.array(given["bounds"], dtype=float).reshape(shape), leaves)
 
 
 @cache
@@ -118,12 +115,9 @@ def fitted_devices() -> Mapping[str, tuple[DeviceProperties, DeviceCosts]]:
         if path.name.startswith("costs-"):
             data = json.loads(path.read_text("utf-8"))
             properties = DeviceProperties(**data["device"])
-            split = None
-            if "costs of split lines" in data:
-                split = data["costs of split lines"], correction_of(data["correction of split lines"])
             costs = DeviceCosts(
                 properties.multiprocessors, data["costs"], correction_of(data["correction"]),
-                correction_of(data["correction of gathering"]), split,
+                correction_of(data["correction of gathering"]),
             )  # fmt: skip
             found[properties.name] = (properties, costs)
     return found

@@ -80,7 +80,7 @@ def expected_seconds(
     given = quantities(
         plan, schedules, m, n, k_contiguous, out_mapped, device.multiprocessors, alignments, finishing
     )  # fmt: skip
-    return corrected_seconds(given, *device.of_lines(min(alignments) >= STAGE_BYTES))
+    return corrected_seconds(given, device.costs, device.correction)
 
 
 def corrected_seconds(given: Quantities, cost: Mapping[str, float], by: Correction) -> Numbers:
@@ -192,7 +192,7 @@ def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Qua
     them ("merge").  Meanwhile the operands come from the L2 cache ("cached") and from memory ("memory").
     """
     at_once, sliced, transposed = given["at once"], given["sliced"] > 0, given["transposed"] > 0
-    missing = _missing(given["bytes"], cost["cached bytes of overlaps"])
+    missing = missing_part(given["bytes"], cost["cached bytes of overlaps"])
     rounds = 0.5 * (given["jobs"] / given["grid"] + np.ceil(given["jobs"] / given["grid"]))
     unit = cost["gathered unit"] * np.where(given["taken"] > _UNIT_K, cost["whole groups"], 1)
     wait = (cost["gathering wait"] + missing * cost["gathering memory wait"]) * given["batches"] / given["gathering"]
@@ -208,7 +208,7 @@ def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Qua
     seconds = rounds * (np.maximum(wait + gather, multiply) + cost["gathered job"] + store)
     cached, memory = given["brought"] / cost["gathered cache"], missing * given["bytes"] / cost["memory"]
     return {
-        "all": cost["launch"] + merge + _overlapped(cost, seconds, cached, memory), "rounds": rounds,
+        "all": cost["launch"] + merge + overlapped(cost["hidden"], seconds, cached, memory), "rounds": rounds,
         "wait": rounds * wait, "gather": rounds * gather, "multiply": rounds * multiply, "store": rounds * store,
         "merge": merge, "cached": cached, "memory": memory,
     }  # fmt: skip
@@ -346,7 +346,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     consumes, blocks, count = given["consumes"] > 0, given["blocks"], given["multiprocessors"]
     placed = (given["overlaps"] == 0) | (2 * given["grid"] <= count * given["fitting"])
     room = np.where(placed, cost["cached bytes"], cost["cached bytes of overlaps"])
-    missing = _missing(given["bytes"], room)
+    missing = missing_part(given["bytes"], room)
     tiles = np.ceil(given["clusters"] * blocks / count)
     # A cluster that fits beside no other one shares multiprocessors with one, where two fit.
     filled = count * np.where(blocks > 1, FILLED_BY_CLUSTERS, 1)
@@ -362,7 +362,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     copies = given["lines"] * cost["line"] + given["outside"] * cost["outside"]
     copies = copies + given["split lines"] * cost["split line"] + given["parted lines"] * cost["parted line"]
     waiting = np.where(consumes, cost["wait"], cost["program wait"]) + missing * cost["memory wait"]
-    body = _overlapped(cost, at_once * multiply, at_once * read, at_once * copies,
+    body = overlapped(cost["hidden"], at_once * multiply, at_once * read, at_once * copies,
                        waiting / np.maximum(1, given["stages"] - 1))  # fmt: skip
     # The barriers of a stage take time of their own unless another consumer or block multiplies meanwhile.
     body = body + np.where(consumes, cost["iteration"] / (given["consumers"] * at_once), 0)
@@ -392,12 +392,12 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     cached = (cached + _cache_reads(across, given["reads across"], cost)) / cost["cache"]
     memory, each = missing * given["bytes"] / cost["memory"], at_once * rounds * given["iterations"]
     return {
-        "all": launch + merge + _overlapped(cost, seconds, cached, memory, rounds * written),
+        "all": launch + merge + overlapped(cost["hidden"], seconds, cached, memory, rounds * written),
         "multiply": each * multiply, "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
     }  # fmt: skip
 
 
-def _missing(size: Numbers, room: Numbers | float) -> Numbers:
+def missing_part(size: Numbers, room: Numbers | float) -> Numbers:
     """Return the part of operands of this size in bytes that the L2 cache, with so much room, does not keep."""
     found: Numbers = 1 / (1 + np.exp(-np.clip(np.log(size / room) / CACHED_WIDTH, -40, 40)))
     return found
@@ -420,10 +420,10 @@ def _cache_reads(size: Numbers, times: Numbers, cost: Mapping[str, float]) -> Nu
     return found
 
 
-def _overlapped(cost: Mapping[str, float], *seconds: Numbers) -> Numbers:
-    """Return the time of overlapping activities: the longest, and a fraction of the others that is not hidden."""
+def overlapped(hidden: float, *seconds: Numbers) -> Numbers:
+    """Return the time of overlapping activities: the longest, and the part `hidden` of the others, which it adds."""
     longest: Numbers = np.maximum.reduce(seconds)
-    return longest + cost["hidden"] * (sum(seconds, np.zeros(())) - longest)
+    return longest + hidden * (sum(seconds, np.zeros(())) - longest)
 
 
 def correction_inputs(given: Quantities, modelled: Quantities) -> Numbers:

@@ -65,12 +65,15 @@ def prepare(
     return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
 
 
-def compile_kernels(plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+def compile_kernels(
+    plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
+    scaling: BlockScaling | None = None,
+) -> None:  # fmt: skip
     """Compile the kernels of out = a b, which fills the compilers' caches, and launch nothing.
 
     Raises UnsupportedGEMM for a schedule that does not fit.
     """
-    _kernels(plan, chosen, a, b, out)
+    _kernels(plan, chosen, a, b, out, scaling=scaling)
 
 
 def launch_of_call(call: KernelCall, matrices: Sequence[torch.Tensor], plan: Plan) -> EpilogueLaunch:

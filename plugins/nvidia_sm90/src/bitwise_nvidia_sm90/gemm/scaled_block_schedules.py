@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
+
+import numpy as np
 
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, BlockScales
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
@@ -15,62 +16,20 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     shared_bytes_of_block,
 )
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.scaled_block_times import corrected_seconds, fitted_model, quantities
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import warpgroup_tiles
 
 # Rows of a tile, consumers, and whether they compute a tile each.
 _TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (64, 2, True), (192, 3, False), (256, 2, False))
-_SHARED_COLUMNS = (*range(16, 145, 16), 160, 192)
+_SHARED_COLUMNS = (*range(16, 145, 16), 160, 192, 256)
 """The columns of a tile that are in one or two blocks that share a scale each."""
-_OWN_COLUMNS = tuple(range(16, 161, 16))
-_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
+_OWN_COLUMNS = (*range(16, 161, 16), 176, 192, 224, 256)
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 _MOST_STAGES, _ENOUGH_STAGES = 10, 6
 """The second: the stages above which a second buffer for the output is worth more."""
 _FEWEST_JOBS = 6
 """A schedule whose tiles occupy less than this part of the multiprocessors is no candidate."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScaledBlockCosts:
-    """Seconds on an H200, fitted to 344 times of 43 products by `bitwise_bench.cublas.scaled_block_fit`.
-
-    `launch`, `crowded`, `tile`, `merge`: those of a launch, of one whose blocks have no room beside those of the launch
-    before, of a tile, and of the kernel that adds slices.  `operation`, `alone`, `multiplied`: those of an operation on
-    a sum, of a sum that one consumer has alone, and of a product where nothing else happens.  `consumer`, `load`,
-    `copied`, `outside`: those of a stage for each consumer, of an instruction of it that loads scales, of a byte that
-    is copied, and of a line of a tile that is outside of the matrix.  `waited`, `late`: those of the wait for a stage,
-    by the stages behind it, and for scales that are loaded to registers.
-
-    `selected`: the selections of scales by the columns that share one, for each sum, in units of its operations.
-    `beside`: the part of its operations by which a block delays another one on its multiprocessor.  `pair`, `four`: the
-    factors of the time of a stage in clusters of two and of four blocks.
-    """
-
-    launch: float = 3.87e-7
-    crowded: float = 6.36e-7
-    tile: float = 9.37e-7
-    merge: float = 1.2e-6
-    operation: float = 3.26e-12
-    alone: float = 1.33e-12
-    multiplied: float = 3.4e-14
-    consumer: float = 3.22e-8
-    load: float = 2.19e-9
-    copied: float = 8.17e-12
-    outside: float = 7.33e-10
-    waited: float = 1.54e-7
-    late: float = 1.06e-8
-    selected: float = 4.28
-    beside: float = 1.37
-    pair: float = 1.34
-    four: float = 1.62
-
-    def factor(self, blocks: int) -> float:
-        """Return the factor of the time of a stage by the blocks of a cluster."""
-        return {1: 1.0, 2: self.pair, 4: self.four}[blocks]
-
-
-COSTS = ScaledBlockCosts()
-"""The costs by which schedules are ranked."""
 
 
 def ranked_schedules(
@@ -81,7 +40,7 @@ def ranked_schedules(
 
     `scales` are those of the product and of the transposed product, `types` those of A, B and the output.
     """
-    found = []
+    found = list[tuple[WarpgroupTiles, Schedule]]()
     for transposed in (False, True):
         down, across = (n, m) if transposed else (m, n)
         own, kinds = scales[transposed], (types[1], types[0], types[2]) if transposed else types
@@ -90,8 +49,9 @@ def ranked_schedules(
                 tiles = warpgroup_tiles(plan, each, kinds, (True, True), "elements", scales=own)
             except UnsupportedGEMM:
                 continue
-            found.append((expected_seconds(tiles, each, down, across, plan, multiprocessors), each))
-    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+            found.append((tiles, each))
+    seconds = corrected_seconds(quantities(plan, found, m, n, multiprocessors), fitted_model())
+    return [found[place][1] for place in np.argsort(seconds, kind="stable").tolist()]
 
 
 def _candidates(
@@ -130,49 +90,3 @@ def _stages(rows: int, columns: int, consumers: int, scales: int, resident: int)
     if found < _ENOUGH_STAGES:
         found = (room - consumers * STORE_BYTES) // stage
     return min(found, _MOST_STAGES)
-
-
-def expected_seconds(
-    tiles: WarpgroupTiles, chosen: Schedule, down: int, across: int, plan: MatrixPlan, multiprocessors: int,
-    costs: ScaledBlockCosts = COSTS,
-) -> float:  # fmt: skip
-    """Return the expected seconds of a schedule for a computed product of `down` rows and `across` columns."""
-    scales = tiles.scales
-    assert scales is not None
-    blocks, sliced = tiles.blocks, plan.slices.number > 1
-    clusters = -(-down // (tiles.block_m * tiles.cluster[0])) * -(-across // (tiles.block_n * tiles.cluster[1]))
-    clusters *= plan.slices.number
-    at_once = max(1, min(chosen.programs // blocks, clusters))
-    rounds = -(-clusters // at_once)
-    beside = -(-at_once * blocks // multiprocessors) - 1 if tiles.resident > 1 else 0
-    if sliced and tiles.resident > 1:
-        beside = 1  # blocks start where the kernel that adds slices leaves room first, in pairs
-    own_columns = scales.columns == 1
-    elements = tiles.block_m * tiles.block_n
-    # A sum is multiplied by both scales in turn, or by their product, which few sums share.
-    steps = 2 if own_columns and (scales.order != "product" or not scales.shared_rows(tiles.block_m)) else 1
-    loads = tiles.block_n // 8 * (1 if tiles.maps_column_scales else 4) if own_columns else 0
-    consumers = 1 if tiles.ping_pong else tiles.consumers
-    stage = elements * steps * costs.operation + consumers * (costs.consumer + loads * costs.load)
-    if scales.columns_in_two(tiles.block_n):
-        stage += elements * costs.selected / scales.common_columns(tiles.block_n) * costs.operation
-    if consumers == 1:
-        stage += elements * costs.alone
-    if not (tiles.sums_alternate or tiles.ping_pong):
-        stage += elements * BLOCK * costs.multiplied
-    copied = (tiles.block_m // tiles.cluster[1] + tiles.block_n // tiles.cluster[0]) * BLOCK
-    stage = stage * (1 + beside * costs.beside) + copied * costs.copied * (1 + beside)
-    stage += costs.waited / (tiles.stages - 1)
-    stage += 0.0 if tiles.maps_row_scales and tiles.maps_column_scales else costs.late
-    stages = -(-plan.slices.span // BLOCK)
-    crowded = 2 * at_once * blocks > multiprocessors * tiles.resident
-    launch = costs.launch + crowded * costs.crowded + sliced * costs.merge
-    # Copies of the last tiles along each side fill the lines outside of the matrix with zeros.
-    sides = (
-        (-down % tiles.block_m / tiles.cluster[1], down <= tiles.block_m),
-        (-across % tiles.block_n / tiles.cluster[0], across <= tiles.block_n),
-    )
-    outside = max(lines + other * alone for (lines, _), (other, alone) in (sides, sides[::-1]))
-    every = rounds if all(alone for _, alone in sides) else 1
-    found = launch + rounds * (stages * stage * costs.factor(blocks) + costs.tile)
-    return found + every * stages * outside * costs.outside

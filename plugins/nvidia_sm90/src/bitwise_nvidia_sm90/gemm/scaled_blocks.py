@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 _FP8 = frozenset({"e4m3", "e5m2"})
-_FEW_ROWS = 8
+FEW_ROWS = 8
 """The most rows or columns of an output for which schedules are ranked as those of products without scales."""
 _FEW_COLUMNS = 16
 """The columns of a tile up to which scales of their own cost little."""
@@ -134,7 +134,7 @@ def schedules(
     if not isinstance(planned, MatrixPlan) or planned.k % BLOCK_K or not (has_map(a) and has_map(b)):
         return []
     m, n = (int(each) for each in out.shape)
-    if min(m, n) > _FEW_ROWS:
+    if min(m, n) > FEW_ROWS:
         scaling = BlockScaling(scales_a, scales_b, left_first)
         own = scaling.scales(m, n, False), scaling.scales(m, n, True)
         types = type_of(a), type_of(b), type_of(out)

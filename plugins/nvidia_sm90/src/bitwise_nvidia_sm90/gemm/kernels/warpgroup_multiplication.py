@@ -17,6 +17,7 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, Op
 _SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
 _INSTRUCTION_BYTES = 32
 """The bytes of k of one instruction."""
+_MOST_STAGES_OF_JOB = 2**31 - 1
 _ADDRESS_BITS = 14
 """The bits of an address in units of 16 bytes in a matrix descriptor."""
 
@@ -86,7 +87,8 @@ def promoted_stages(tiles: WarpgroupTiles) -> Lines:
         yield from scales_of_job(tiles)
     if tiles.ping_pong:
         yield from _wait_for_turn()
-    yield from (_alternating_stages if tiles.sums_alternate else _stages_in_turn)(tiles)
+    in_parts = _stages_in_parts if tiles.column_parts > 1 else _stages_in_turn
+    yield from (_alternating_stages if tiles.sums_alternate else in_parts)(tiles)
     if tiles.ping_pong:
         yield from _give_turn()
 
@@ -125,6 +127,55 @@ def _alternating_stages(tiles: WarpgroupTiles) -> Lines:
         if not place:
             yield "bra ADDED;"
     yield "ADDED:"
+
+
+def _stages_in_parts(tiles: WarpgroupTiles) -> Lines:
+    """Add the sums of a part of the columns to the totals while the next part is multiplied.
+
+    Parts have two sets of sums in turn; there is an even number of them, so that the first one has the first set.
+    ptxas serialises the instructions unless each part may leave the loop (its message C7514), so that there are
+    branches for a number of stages that no job has.
+    """
+    sets, parts = ("sum", "next_sum"), tiles.column_parts
+    yield from _next_scales(tiles)
+    yield from wait("WAIT_FIRST", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield from _advance(tiles)
+    yield f"STAGE: setp.gt.u32 %p_leaves, %r_remaining, {_MOST_STAGES_OF_JOB};"
+    for part in range(1, parts):
+        yield f"@%p_leaves bra LEAVE_{part};"
+        yield from _multiply(tiles, starts=True, sums=sets[part % 2], column_part=part)
+        yield "wgmma.wait_group.sync.aligned 1;"
+        if part == 1:
+            yield from row_scales_of_stage(tiles)
+        yield from scaled_sums(tiles, sets[(part - 1) % 2], part - 1)
+    yield "@!%p_more bra LAST_STAGE;"
+    yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield "wgmma.wait_group.sync.aligned 1;"
+    yield from _add_last_part(tiles, sets[1])
+    yield from _next_scales(tiles)
+    yield from _advance(tiles)
+    yield "bra STAGE;"
+    for part in range(1, parts):
+        yield f"LEAVE_{part}: wgmma.wait_group.sync.aligned 0;"
+        yield from scaled_sums(tiles, sets[(part - 1) % 2], part - 1)
+        yield "bra ADDED;"
+    yield "LAST_STAGE: wgmma.wait_group.sync.aligned 0;"
+    yield from _add_last_part(tiles, sets[1])
+    yield "ADDED:"
+
+
+def _add_last_part(tiles: WarpgroupTiles, sums: str) -> Lines:
+    """Release a stage that was multiplied, and add the sums of its last columns to the totals."""
+    last = tiles.column_parts - 1
+    if tiles.maps_column_scales:
+        yield from scaled_sums(tiles, sums, last)
+    if tiles.maps_scales:
+        yield from fenced_reads(tiles)
+    yield from _release(tiles)
+    if not tiles.maps_column_scales:
+        yield from scaled_sums(tiles, sums, last)
 
 
 def _next_scales(tiles: WarpgroupTiles) -> Lines:
@@ -192,11 +243,37 @@ def _release(tiles: WarpgroupTiles) -> Lines:
         yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
 
 
-def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum") -> Lines:
-    """Multiply the current stage: k in ascending order for each accumulator, registers of the name `sums`.
+def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum", column_part: int = 0) -> Lines:
+    """Multiply a part of the columns of a stage: k in ascending order for each accumulator, registers named `sums`.
 
-    `starts`: from new accumulators.
+    `starts`: from new accumulators.  The first part is of the current stage, and others are of its stage.
     """
+    if not column_part:
+        yield from _stage_places(tiles)
+    yield "wgmma.fence.sync.aligned;"
+    columns = tiles.block_n // tiles.column_parts
+    parts, per_part = tiles.consumer_rows // ROWS, ROWS * columns // WARPGROUP
+    elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)
+    k = _INSTRUCTION_BYTES // tiles.a.size
+    form = f"wgmma.mma_async.sync.aligned.m64n{columns}k{k}.f32.{elements}"
+    layouts = f", {int(not tiles.a_k_major)}, {int(not tiles.b_k_major)}" if tiles.a.size == 2 else ""
+    start = _row_offset(tiles.b, column_part * columns) if column_part else 0
+    for instruction in range(tiles.block_k // k):
+        right = f"%d_b_{instruction}_{column_part}"
+        yield f"add.s64 {right}, %d_b_stage, {start + _k_offset(tiles.b, instruction) >> 4};"
+        adds = "%p_starts" if starts and not instruction else "%p_adds"
+        for part in range(parts):
+            left = f"%d_a_{instruction}_{part}"
+            if not column_part:
+                offset = _row_offset(tiles.a, part * ROWS) + _k_offset(tiles.a, instruction)
+                yield f"add.s64 {left}, %d_a_stage, {offset >> 4};"
+            own = ", ".join(f"%r_{sums}_{index}" for index in range(part * per_part, (part + 1) * per_part))
+            yield f"{form} {{{own}}}, {left}, {right}, {adds}, 1, 1{layouts};"
+    yield "wgmma.commit_group.sync.aligned;"
+
+
+def _stage_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute the descriptors of the current stage, its barrier and the places of its scales."""
     for name, tile in (("a", tiles.a), ("b", tiles.b)):
         yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
         yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
@@ -205,19 +282,3 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum") -> Line
         yield from slot_of_scales(tiles, "%r_next_scales", "%r_first_scales")
     if tiles.maps_row_scales:
         yield from slot_of_scales(tiles, "%r_next_row_scales", "%r_first_row_scales")
-    yield "wgmma.fence.sync.aligned;"
-    parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
-    elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)
-    k = _INSTRUCTION_BYTES // tiles.a.size
-    form = f"wgmma.mma_async.sync.aligned.m64n{tiles.block_n}k{k}.f32.{elements}"
-    layouts = f", {int(not tiles.a_k_major)}, {int(not tiles.b_k_major)}" if tiles.a.size == 2 else ""
-    for instruction in range(tiles.block_k // k):
-        yield f"add.s64 %d_b_{instruction}, %d_b_stage, {_k_offset(tiles.b, instruction) >> 4};"
-        adds = "%p_starts" if starts and not instruction else "%p_adds"
-        for part in range(parts):
-            offset = _row_offset(tiles.a, part * ROWS) + _k_offset(tiles.a, instruction)
-            left = f"%d_a_{instruction}_{part}"
-            yield f"add.s64 {left}, %d_a_stage, {offset >> 4};"
-            own = ", ".join(f"%r_{sums}_{index}" for index in range(part * per_part, (part + 1) * per_part))
-            yield f"{form} {{{own}}}, {left}, %d_b_{instruction}, {adds}, 1, 1{layouts};"
-    yield "wgmma.commit_group.sync.aligned;"

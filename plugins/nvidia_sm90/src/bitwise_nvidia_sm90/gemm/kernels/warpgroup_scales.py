@@ -217,22 +217,28 @@ def row_scales_of_stage(tiles: WarpgroupTiles) -> Lines:
         yield f"ld.shared.b32 %r_scale_row_{part}_{half}, [%r_row_scales+{place}];"
 
 
-def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
-    """Add the sums of a stage, registers of this name, to the totals by fused multiply-adds with the scales."""
+def scaled_sums(tiles: WarpgroupTiles, sums: str, column_part: int = 0) -> Lines:
+    """Add the sums of a part of a stage's columns, registers of this name, to the totals.
+
+    This takes fused multiply-adds with the scales.
+    """
     scales = tiles.scales
     assert scales is not None
     rows, columns = _thread_rows(tiles), _column_registers(tiles)
     shared_rows, shared_columns = len(rows) == 1, len(columns) == 1
     in_two = scales.columns_in_two(tiles.block_n)
     factors = scales.order == "product" and (shared_rows or shared_columns) and not in_two
-    if factors and not tiles.maps_column_scales:  # few products of a scale of rows and one of columns
+    if factors and not (tiles.maps_column_scales or column_part):  # few products of a scale of rows and one of columns
         for row, column in ((f"%r_scale_row_{part}_{half}", each) for part, half in rows for each in columns):
             yield f"mul.rn.f32 {column if shared_rows else row}, {row}, {column};"
-    for part, half in rows if in_two and scales.order == "product" else ():
+    for part, half in rows if in_two and scales.order == "product" and not column_part else ():
         for place, column in enumerate(columns):
             yield f"mul.rn.f32 %r_factor_{part}_{half}_{place}, %r_scale_row_{part}_{half}, {column};"
-    for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
-        part, inside = divmod(index, ROWS * tiles.block_n // WARPGROUP)
+    of_rows = ROWS * tiles.block_n // WARPGROUP
+    own = of_rows // tiles.column_parts
+    for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP // tiles.column_parts):
+        part, inside = divmod(index, own)
+        inside += column_part * own
         block, half, place = inside // 4, inside // 2 % 2, inside % 2
         first = not (half or place)
         if tiles.maps_column_scales and first:
@@ -240,7 +246,7 @@ def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
             yield f"ld.shared.v2.b32 {{{low}, {high}}}, [%r_scales+{8 * _BYTES * block}];"
             for each in (low, high) if factors else ():
                 yield f"mul.rn.f32 {each}, %r_scale_row_0_0, {each};"
-        if in_two and first and not 8 * block % scales.common_columns(tiles.block_n):
+        if in_two and first and (inside == column_part * own or not 8 * block % scales.common_columns(tiles.block_n)):
             yield from _select_block(tiles, part, 8 * block)
         row = "%r_scale_row_0_0" if shared_rows else f"%r_scale_row_{part}_{half}"
         column = "%r_own_column" if in_two else columns[0 if shared_columns else 2 * block + place]
@@ -255,7 +261,8 @@ def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
             leading, factor = (row, column) if scales.order == "rows" else (column, row)
             left = "%r_scaled"
             yield f"mul.rn.f32 {left}, %r_{sums}_{index}, {leading};"
-        yield f"fma.rn.f32 %r_total_{index}, {left}, {factor}, %r_total_{index};"
+        total = f"%r_total_{part * of_rows + inside}"
+        yield f"fma.rn.f32 {total}, {left}, {factor}, {total};"
 
 
 def _select_block(tiles: WarpgroupTiles, part: int, column: int) -> Lines:

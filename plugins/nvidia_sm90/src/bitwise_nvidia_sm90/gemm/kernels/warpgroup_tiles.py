@@ -355,6 +355,19 @@ class WarpgroupTiles:
         return self.starts_accumulators and 3 * sums + scales + _OTHERS_OF_ALTERNATING <= self.registers[1]
 
     @property
+    def column_parts(self) -> int:
+        """The parts of a stage's columns that have two sets of sums in turn, where whole sets do not fit.
+
+        A part is then added to the totals while the next one is multiplied.  With 1, a stage is added after it was
+        multiplied, unless `sums_alternate`.
+        """
+        if self.scales is None or self.sums_alternate or self.resident > 1:
+            return 1
+        sums, room = self.consumer_rows * self.block_n // WARPGROUP, self.registers[1] - _OTHERS_OF_ALTERNATING
+        room -= sums + self.scales.registers(self.block_m, self.block_n, self.consumer_rows)
+        return next((each for each in (2, 4) if self.block_n % (8 * each) == 0 and 2 * sums // each <= room), 1)
+
+    @property
     def registers(self) -> tuple[int, int]:
         """The registers of a thread of the producer and of a consumer, which together fit in the register file.
 
@@ -396,7 +409,9 @@ class WarpgroupTiles:
             self.depth in DEPTHS and (self.depth == 1 or not (self.gathering or self.starts_accumulators)),
             f"depth {self.depth}: 1, 2 or 4, and 1 with a gathering or with an accumulator for each stage",
         )
-        needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
+        needed = self.consumer_rows * self.block_n // WARPGROUP
+        if self.starts_accumulators and self.column_parts == 1:
+            needed *= 2
         if self.scales is not None:
             self._check_scales(self.scales)
         most = most_accumulators(self.consumers, self.resident, self.gathering.warpgroups if self.gathering else 0)
