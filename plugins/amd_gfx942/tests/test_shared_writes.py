@@ -158,3 +158,11 @@ def test_the_reading_is_that_of_single_writes(seed: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(shared_writes, "write_together", lambda *arguments: False)
     expected = reading(body, threads=THREADS)
     assert (found.signature, found.unknown, found.places) == (expected.signature, expected.unknown, expected.places)
+
+
+@pytest.mark.parametrize("value", ["v3", "v11"])
+def test_a_word_of_an_address_is_no_number_in_any_write_of_a_run(value: str) -> None:
+    """v11 holds the lower word of the address of a buffer."""
+    body = f"v_mov_b32_e32 v11, s10\n{PLACE}ds_write_b32 v6, v2\nds_write_b32 v6, {value} offset:1024\n{MEET}{READ}"
+    unknown = reading(body, threads=THREADS).unknown
+    assert unknown is None if value == "v3" else "address of a buffer" in (unknown or "")

@@ -9,10 +9,11 @@ from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.deferred_bytes import Moves, moving_bytes
 from bitwise_amd_gfx942.opcodes.deferred_lanes import Deferrable, Source, may_defer
+from bitwise_amd_gfx942.opcodes.equal_operations import with_equal_ones
 from bitwise_amd_gfx942.opcodes.forms import DPP_MODIFIERS, SDWA_MODIFIERS, bit_list, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, is_vector, reader, writer
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
-from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -32,6 +33,7 @@ def lanewise(
     first: int = 1,
     deferrable: bool = False,
     moves: Moves | None = None,
+    together: Context | None = None,
 ) -> Step:
     """The step that writes `compute(machine, *sources)`, `result_bits` bits, to the first operand.
 
@@ -39,7 +41,8 @@ def lanewise(
     modifiers that the caller has handled.  `keep_high_half`: a result of 16 bits leaves the high half of the register
     unchanged.  `deferrable`: the result may be computed when it is read (`deferred_lanes`), and `compute` asks of the
     machine what `deferred_lanes.WholeBatch` has.  `moves` says which bytes of its sources the result consists of
-    (`deferred_bytes`).  Raises UnknownInstruction.
+    (`deferred_bytes`).  `together`: equal instructions of this kernel may be computed together (`equal_operations`).
+    Raises UnknownInstruction.
     """
     operands = instruction.operands
     if len(operands) != first + len(kinds):
@@ -72,7 +75,17 @@ def lanewise(
     step = _step(readers, write, compute)
     if moves is not None and found.encoding in ("", "e32", "e64") and not modifiers:
         return moving_bytes(step, operands[0], operands[first:], moves)
-    return step if later is None else _deferring(step, later)
+    step = step if later is None else _deferring(step, later)
+    if together is None or "op_sel" in modifiers:
+        return step
+
+    def readers_of(other: Instruction) -> Sequence[Sequence[Reader]]:
+        return [[reader(each, kind, other) for each, kind in zip(other.operands[first:], kinds, strict=True)]]
+
+    def write_only(machine: Machine, results: Sequence[Value]) -> None:
+        write(machine, results[0])
+
+    return with_equal_ones(step, instruction, together, readers_of, compute, write_only)
 
 
 def _deferrable(

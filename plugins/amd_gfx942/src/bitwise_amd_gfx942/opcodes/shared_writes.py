@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_amd_gfx942.address_words import may_read_words
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, part_reader, reader
 from bitwise_amd_gfx942.opcodes.shared_reads import DOMAINS, copies_to_shared, ends_a_run, read_offset
@@ -39,13 +40,13 @@ _MOST_WRITES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Write:
-    """A write of a value of some bits, at an offset from an address, in a line of the text."""
+    """A write of a value of some bits, at an offset from an address."""
 
+    instruction: Instruction
     address: Reader
     offset: int
     value: Reader
     bits: int
-    line: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +83,8 @@ class WriteOfRun:
         """Make the writes of the run if this is the first one; return whether they were made."""
         if self.number or machine.domain.name not in DOMAINS or machine.path is not None or not machine.runs_to_end:
             return False
+        if may_read_words(machine, frozenset(id(each.instruction) for each in self.run)):
+            return False  # a word of an address is undetermined in the step of its own instruction only
         if type(machine.registers) is not dict:
             return False  # whoever keeps registers of another kind follows which ones an instruction reads
         known: dict[Reader, Array] = {}
@@ -93,7 +96,7 @@ class WriteOfRun:
                 known[each.address] = number
         places = [(known[each.address] + np.uint32(each.offset)).astype(np.uint64) for each in self.run]
         values: list[Value] = [each.value(machine) for each in self.run]
-        if not write_together(machine, places, values, [each.line for each in self.run]):
+        if not write_together(machine, places, values, [each.instruction.line for each in self.run]):
             return False
         machine.extra[_NAME] = _Made(self.run, 1, machine.mask, machine.shared, machine.shared.version)
         return True
@@ -106,14 +109,14 @@ def writes_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, WriteOf
     if not any(each.opcode.startswith("ds_write_b") for each in kernel.instructions):
         return found
     entries, copying = set(kernel.labels.values()), copies_to_shared(kernel)
-    members: list[tuple[Instruction, _Write]] = []
+    members: list[_Write] = []
     written: set[str] = set()
     """The registers that were written since the run began."""
 
     def close() -> None:
-        run = tuple(write for _, write in members)
+        run = tuple(members)
         if len(run) > 1:
-            found.update((id(each), WriteOfRun(run, number)) for number, (each, _) in enumerate(members))
+            found.update((id(each.instruction), WriteOfRun(run, number)) for number, each in enumerate(run))
         members.clear()
         written.clear()
 
@@ -124,9 +127,9 @@ def writes_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, WriteOf
                 close()
         else:
             ends = index in entries or not written.isdisjoint(info.reads) or len(members) == _MOST_WRITES
-            if members and (ends or write.bits != members[0][1].bits):
+            if members and (ends or write.bits != members[0].bits):
                 close()
-            members.append((instruction, write))
+            members.append(write)
         if members:
             written.update(info.writes)
     close()
@@ -153,6 +156,6 @@ def _write(instruction: Instruction) -> _Write | None:
     address, source = instruction.operands
     try:
         value = part_reader(source, low, bits, instruction)
-        return _Write(reader(address, "b32", instruction), read_offset(instruction), value, bits, instruction.line)
+        return _Write(instruction, reader(address, "b32", instruction), read_offset(instruction), value, bits)
     except UnknownInstruction:
         return None
