@@ -27,6 +27,16 @@ PLAIN = (
     "v_add_f16_e32 {0}, {1}, {2}",
     "v_mul_f32_e64 {0}, -{1}, |{2}|",
 )
+PAIRS = ("v[6:7]", "v[8:9]", "v[10:11]")
+WIDE = (
+    "v_add_f64 {0}, {1}, {2}",
+    "v_mul_f64 {0}, {1}, {2}",
+    "v_max_f64 {0}, {1}, {2}",
+    "v_add_f64 {0}, {1}, -{2}",
+    "v_add_f64 {0}, {1}, 1.0",
+    "v_mov_b64_e32 {0}, {1}",
+    "v_lshlrev_b64 {0}, 3, {1}",
+)
 EXCHANGES = (
     "v_mov_b32_dpp {0}, {1}",
     "v_add_f16_dpp {0}, {1}, {2}",
@@ -40,13 +50,22 @@ CONTROLS = (
 MASKS = ("row_mask:0xf bank_mask:0xf", "row_mask:0xa bank_mask:0xf", "row_mask:0xf bank_mask:0x5")
 
 
-def program(seed: int) -> str:
-    """Return exchanges and operations, reads of single lanes, and regions under masks that are known."""
+def program(seed: int, wide: bool = False) -> str:
+    """Return exchanges and operations, reads of single lanes, and regions under masks that are known.
+
+    `wide`: some of them on two registers that hold a value of 64 bits.
+    """
     random = Random(seed)
 
     def one() -> list[str]:
         registers = [random.choice(REGISTERS), *(random.choice([*REGISTERS, "v2", "v3"]) for _ in "12")]
         kind = random.random()
+        if wide and kind < 0.2:
+            return [random.choice(WIDE).format(*(random.choice(PAIRS) for _ in "123"))]
+        if wide and kind < 0.4:
+            source, result = (int(random.choice(PAIRS)[2:].split(":")[0]) for _ in "12")
+            controls = f"{random.choice(CONTROLS)} {random.choice(MASKS)}{random.choice(['', ' bound_ctrl:1'])}"
+            return [f"v_mov_b32_dpp v{result + half}, v{source + half} {controls}" for half in (0, 1)]
         if kind < 0.45:
             text = random.choice(EXCHANGES).format(*registers)
             bound = random.choice(["", " bound_ctrl:1"])
@@ -75,9 +94,12 @@ def read_at_once(body: str, monkeypatch: pytest.MonkeyPatch, threads: int = 64) 
         return reading(body, threads=threads)
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_reading_is_that_of_lanes_that_are_computed_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    body, threads = program(seed), 64 if seed % 2 else 128
+def test_the_reading_is_that_of_lanes_that_are_computed_at_once(
+    seed: int, wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, threads = program(seed, wide), 64 if seed % 2 else 128
     found, expected = reading(body, threads=threads), read_at_once(body, monkeypatch, threads)
     assert (found.signature, found.unknown) == (expected.signature, expected.unknown)
     assert found.signature is not None, found.unknown
@@ -132,10 +154,65 @@ def test_a_reduction_computes_the_lanes_that_its_result_needs(monkeypatch: pytes
     assert 2 * some < every
 
 
+def wide_reduction() -> str:
+    """Return the sum of a wave in fp64, of which lane 63 is read in two halves; v5 is one or the other."""
+    rows = "".join(
+        f"v_mov_b32_dpp v8, v6 {control}\nv_mov_b32_dpp v9, v7 {control}\nv_add_f64 v[6:7], v[6:7], v[8:9]\n"
+        for control in (
+            *(f"row_shr:{count} row_mask:0xf bank_mask:0xf bound_ctrl:1" for count in (8, 4, 2, 1)),
+            "row_bcast:15 row_mask:0xa bank_mask:0xf bound_ctrl:1",
+            "row_bcast:31 row_mask:0xf bank_mask:0xf bound_ctrl:1",
+        )
+    )
+    return f"""v_cvt_f64_f32_e32 v[6:7], v2
+v_mov_b32_e32 v8, v6
+v_mov_b32_e32 v9, v7
+{rows}v_readlane_b32 s20, v6, 63
+v_readlane_b32 s21, v7, 63
+v_and_b32_e32 v10, 1, v0
+v_cmp_eq_u32_e32 vcc, 1, v10
+v_mov_b32_e32 v11, s20
+v_mov_b32_e32 v12, s21
+v_cndmask_b32_e32 v5, v11, v12, vcc"""
+
+
+def test_a_reduction_in_two_registers_computes_the_lanes_that_its_result_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes: list[int] = []
+    mix = hashing.mix
+
+    def counted(words: hashing.Words) -> hashing.Words:
+        lanes.append(words.shape[-1])
+        return mix(words)
+
+    monkeypatch.setattr(hashing, "mix", counted)
+    found, some = reading(wide_reduction()), sum(lanes)
+    lanes.clear()
+    expected, every = read_at_once(wide_reduction(), monkeypatch), sum(lanes)
+    assert found.signature == expected.signature is not None
+    assert 3 * some < every
+
+
+def test_halves_of_which_one_was_read_are_joined_under_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The high half is computed in all lanes, and then both halves are read in few lanes."""
+    body = """v_mov_b32_e32 v7, v2
+v_add_f32_e32 v6, v3, v2
+v_mov_b32_dpp v7, v7 row_ror:4 row_mask:0xa bank_mask:0xf
+v_mul_f64 v[8:9], v[6:7], v[6:7]
+v_mul_f32_e64 v5, -v9, |v3|
+v_cmp_gt_u32_e32 vcc, 8, v0
+s_and_saveexec_b64 s[22:23], vcc
+v_add_f64 v[8:9], v[8:9], -v[6:7]
+v_mov_b32_e32 v5, v9"""
+    found = reading(body).signature
+    assert found == read_at_once(body, monkeypatch).signature is not None
+
+
 def test_the_bits_are_those_of_the_reduction() -> None:
     values = np.arange(1, 65, dtype=np.float32)
     found = run(reduction("v_add_f32_e32"), values.view(np.uint32), np.zeros(64)).view(np.float32)
     assert found.tolist() == [float(values.sum())] * 64
+    halves = np.full(1, values.astype(np.float64).sum()).view(np.uint32).tolist()
+    assert run(wide_reduction(), values.view(np.uint32), np.zeros(64)).tolist() == halves * 32
 
 
 def test_a_register_is_read_in_few_active_lanes_and_then_in_all() -> None:

@@ -520,6 +520,11 @@ class _DeferredLookUp(DeferredValue):
         self._computed, self.varying = value, {}
 
 
+def waits_to_be_looked_up(value: object) -> bool:
+    """Return whether a value is a result that nothing has looked up yet."""
+    return type(value) is _DeferredLookUp and not value.is_computed
+
+
 def _may_be_deferred(machine: Machine, value: _DeferredLookUp) -> bool:
     defers = getattr(machine.domain, "defers_steps", False)
     return defers and value.depth <= _MAXIMUM_DEPTH and len(value.waiting.results) <= _MOST_WAITING

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from bitwise_core.execution.active_lanes import has_whole_blocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.values.packing import blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.symbolic_vector import Array, Value, as_array_if_constant, width
 from bitwise_core.execution.values.term_hash import poison
 
 
@@ -126,6 +128,8 @@ class SeparateRegisters:
             value = another if lanes is None else blend_values(lanes, another, one)
             if recorder is not None:
                 recorder.mark(value)
+            else:
+                value = _once_for_all_blocks(value)
             left[name] = value
         for each in sharing:
             each.registers = left
@@ -142,6 +146,14 @@ class SeparateRegisters:
             for key in [name for name in held if name not in missing and storage(name) == name]:
                 convert(machine, key)
         machine.registers, machine.mask = outer, lanes
+
+
+def _once_for_all_blocks(value: Value) -> Value:
+    """Return a value, as numbers that the blocks share where all of them hold the same numbers."""
+    found = as_array_if_constant(value)
+    if isinstance(found, np.ndarray) and len(found) > 1 and (found == found[:1]).all():
+        return found[:1]
+    return found
 
 
 def _union(masks: list[Array | None]) -> Array | None:

@@ -330,21 +330,83 @@ def write_shared(machine: Machine, address: Array, *values: Value, one_store: bo
     if len(values) > 1 and disjoint and clashing is None:
         values = _as_one(values)
     for value in values:
-        shared.store(cells, value, machine.mask)
-        clashes = clashing
-        if not disjoint:
-            held = shared.holds(cells, value, machine.mask)
-            if not held.all():
-                reason = LANES_RACE if one_store and would_agree(machine, cells, value) else SAME_STEP_RACE
-                if kept is None:
-                    raise race(Kind.SHARED, reason, machine.line)
-                if kept.note(Cause(Kind.SHARED, reason, machine.line)):
-                    clashes = ~held if clashes is None else ~held | clashes
-        if clashes is not None:
-            shape = (machine.blocks, machine.threads)
-            active = clashes if machine.mask is None else clashes & machine.mask
-            shared.store(cells, undetermined(width(value), shape, machine.domain.recorder), active)
+        _store_in_cells(machine, cells, value, machine.line, clashing, disjoint=disjoint, one_store=one_store)
         cells = cells + width(value) // 8 // shared.granule
+
+
+def _store_in_cells(
+    machine: Machine,
+    cells: Array,
+    value: Value,
+    line: int,
+    clashing: Array | None,
+    *,
+    disjoint: bool,
+    one_store: bool = False,
+) -> None:
+    """Store a value at the cells of each active thread, undetermined in the lanes of `clashing`.
+
+    `disjoint`: no two threads have a cell in common; otherwise different values in one cell make it undetermined.
+    """
+    kept, shared = undetermined_values(machine), machine.shared
+    shared.store(cells, value, machine.mask)
+    clashes = clashing
+    if not disjoint:
+        held = shared.holds(cells, value, machine.mask)
+        if not held.all():
+            reason = LANES_RACE if one_store and would_agree(machine, cells, value) else SAME_STEP_RACE
+            if kept is None:
+                raise race(Kind.SHARED, reason, line)
+            if kept.note(Cause(Kind.SHARED, reason, line)):
+                clashes = ~held if clashes is None else ~held | clashes
+    if clashes is not None:
+        shape = (machine.blocks, machine.threads)
+        active = clashes if machine.mask is None else clashes & machine.mask
+        shared.store(cells, undetermined(width(value), shape, machine.domain.recorder), active)
+
+
+def write_together(machine: Machine, addresses: Sequence[Array], values: Sequence[Value], lines: Sequence[int]) -> bool:
+    """Store values of one width at several shared addresses of each active thread, by one instruction each.
+
+    The lanes of a warp run in lockstep, and only accesses of different warps are unordered.  Return False, and store
+    nothing, unless the accesses are ordered after all earlier ones, no two of the instructions access one cell, and all
+    blocks access the same cells.
+    """
+    threads, shared, kept = machine.threads, machine.shared, undetermined_values(machine)
+    if kept is None or machine.condition is not None or shared.recorder is not None:
+        return False
+    bits = width(values[0])
+    if any(each.shape != (1, threads) for each in addresses) or bits % (8 * shared.granule):
+        return False
+    if machine.mask is not None and machine.active_whole_blocks() is None:
+        return False
+    cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
+    if len(cells) > 1:
+        return False
+    count = bits // 8 // shared.granule
+    row = cells[0] if count == 1 else (cells[0][:, None] + np.arange(count)).ravel()
+    who = np.tile(_repeated_threads(threads, count), len(addresses))
+    number = np.repeat(np.arange(len(addresses)), threads * count)
+    # Of several numbers for one cell one remains.
+    last = np.empty(int(row.max()) + 1, dtype=np.int64)
+    last[row] = number
+    if not (last.take(row) == number).all():
+        return False
+    detectors = machine.races.acting(machine.mask)
+    for races in detectors:
+        for unordered in races.unordered_writes(row, who):
+            if L.some(unordered):
+                return False
+    nowhere = np.zeros(row.size, dtype=bool)
+    for races in detectors:
+        races.record_writes(row, who, nowhere, nowhere)
+    disjoint = not any(races.written_by_others(row, who) for races in detectors)
+    for index, (value, line) in enumerate(zip(values, lines, strict=True)):
+        machine.domain.note_stored(value)
+        kept.wrote(row[index * threads * count : (index + 1) * threads * count], line)
+        own = cells[:, index * threads : (index + 1) * threads]
+        _store_in_cells(machine, own, value, line, None, disjoint=disjoint)
+    return True
 
 
 def _as_one(values: tuple[Value, ...]) -> tuple[Value, ...]:

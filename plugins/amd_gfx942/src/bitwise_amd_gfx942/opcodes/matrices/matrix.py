@@ -24,6 +24,7 @@ from bitwise_amd_gfx942.opcodes.operands.operand_access import Reader, Writer, r
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, ContractionAudit, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.byte_functions import waits_to_be_looked_up
 from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
@@ -192,7 +193,7 @@ def _words(operand: Operand, count: int, instruction: Instruction) -> list[Reade
 
 
 def _unread_words(operand: Operand, count: int, instruction: Instruction) -> list[Reader]:
-    """The readers of the words of a matrix; moved bytes that all lanes hold are returned unread."""
+    """The readers of the words of a matrix; moved bytes and results of look-ups of all lanes are returned unread."""
     registers = _registers(operand, count, instruction)
     return [_unread_word(each.name, word_reader(each.name, instruction)) for each in registers]
 
@@ -200,7 +201,8 @@ def _unread_words(operand: Operand, count: int, instruction: Instruction) -> lis
 def _unread_word(name: str, read: Reader) -> Reader:
     def unread(machine: Machine) -> Value:
         held = machine.registers.get(name)
-        return held if held is not None and machine.mask is None and is_unmoved(held) else read(machine)
+        is_unread = machine.mask is None and (is_unmoved(held) or waits_to_be_looked_up(held))
+        return held if held is not None and is_unread else read(machine)
 
     return unread
 

@@ -177,7 +177,7 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
     registers_of_all = [each for of in alike for each in of.registers]
-    registers = [each if _has_elements_of_bytes(each, first.bits) else L.settled(each) for each in registers_of_all]
+    registers = [each if _has_elements_of_bytes(each, first.bits) else _settled(each) for each in registers_of_all]
     stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
     if stacked is None:
         stacked = stacked_values(_elements([L.settled(each) for each in registers], first.bits), threads)
@@ -193,6 +193,13 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
         spread = np.broadcast_to(flags, (rows, *stacked.words.shape[2:]))
         flags = L.uniform_flags(_moved(spread, axes, order, shape))
     return SymbolicVector(first.bits, words, flags), np.arange(count * rows)
+
+
+def _settled(value: Value) -> Value:
+    """A register as it is read in all lanes."""
+    found = L.settled(value)
+    is_whole = type(found) is PackedVector and found.whole is not None and found.whole.all()
+    return as_symbolic_vector(found) if is_whole else found
 
 
 def _moved(lanes: Array, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:

@@ -12,6 +12,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.memory.flat import tuple_reader
 from bitwise_amd_gfx942.opcodes.memory.memory_access import is_64_bit_value
 from bitwise_amd_gfx942.opcodes.memory.shared_reads import element_bits_and_stride, read_offset, reads_of_runs
+from bitwise_amd_gfx942.opcodes.memory.shared_writes import writes_of_runs
 from bitwise_amd_gfx942.opcodes.operands.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.operands.operand_access import half_writer, part_reader, reader, writer
 from bitwise_amd_gfx942.opcodes.operands.sdwa import widened
@@ -147,10 +148,14 @@ def write_one(instruction: Instruction, context: Context) -> Step:
     address_operand, source = instruction.operands
     read_address, offset = reader(address_operand, "b32", instruction), read_offset(instruction)
     value_of = tuple_reader(source, instruction) if bits > 32 else part_reader(source, low, bits, instruction)
-    line = instruction.line
+    line, together = instruction.line, writes_of_runs(context.kernel, context.arch.opcodes).get(id(instruction))
 
     def step(machine: Machine) -> None:
+        if together is not None and together.was_made(machine):
+            return
         order_wave_accesses(machine)
+        if together is not None and together.make_all(machine):
+            return
         value = value_of(machine)
         address = shared_address(machine, read_address(machine), offset, line)
         _write(machine, address, value, bits)

@@ -26,7 +26,8 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 _READ = re.compile(r"ds_read_(?:b(32|64|128)|[ui](8|16)(?:_d16(?:_hi)?)?)")
 _TWO = re.compile(r"ds_(?:read|write)2(st64)?_b(32|64)")
 _NAME = "shared reads"
-_DOMAINS = ("terms", "bits")
+DOMAINS = ("terms", "bits")
+"""The domains in which accesses that follow each other are made together."""
 _MOST_PARTS = 64
 """The largest number of parts that are read together."""
 _ENDS = Effect.BRANCH | Effect.CALL | Effect.END | Effect.BARRIER | Effect.ASYNCHRONOUS
@@ -97,7 +98,7 @@ class ReadOfRun:
 
     def _read(self, machine: Machine) -> _Found | None:
         """Read for all reads of the run."""
-        if machine.domain.name not in _DOMAINS or machine.condition is not None or machine.path is not None:
+        if machine.domain.name not in DOMAINS or machine.condition is not None or machine.path is not None:
             return None
         numbers: dict[str, Value] = {}
         addresses: dict[str, Array] = {}
@@ -156,7 +157,7 @@ def shared_read(instruction: Instruction) -> SharedRead | None:
 def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRun]:
     """Return the reads that are made together with others, by the identity of the instruction."""
     entries = set(kernel.labels.values())
-    copying = {opcode for opcode in {each.opcode for each in kernel.instructions} if "lds" in form(opcode).modifiers}
+    copying = copies_to_shared(kernel)
     found: dict[int, ReadOfRun] = {}
     runs: dict[int, list[tuple[Instruction, SharedRead]]] = {}
     written: dict[int, set[str]] = {}
@@ -175,7 +176,7 @@ def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRu
         read = shared_read(instruction)
         if not runs and read is None:
             continue
-        if index in entries or _ends_a_run(instruction, info, copying):
+        if index in entries or ends_a_run(instruction, info, copying):
             for bits in list(runs):
                 close(bits)
         if read is not None:
@@ -192,8 +193,13 @@ def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRu
     return found
 
 
-def _ends_a_run(instruction: Instruction, info: InstructionInfo, copying: Collection[str]) -> bool:
-    """Return whether reads on both sides of an instruction are not made together; `copying` write shared memory."""
+def copies_to_shared(kernel: Kernel) -> frozenset[str]:
+    """Return the opcodes of a kernel that copy from global to shared memory."""
+    return frozenset(each for each in {each.opcode for each in kernel.instructions} if "lds" in form(each).modifiers)
+
+
+def ends_a_run(instruction: Instruction, info: InstructionInfo, copying: Collection[str]) -> bool:
+    """Return whether accesses on both sides of an instruction are not made together; `copying` write shared memory."""
     opcode = instruction.opcode
     writes = info.effects.overlaps(Effect.STORE) and not opcode.startswith(("global_", "buffer_"))
     arrives = bool(copying) and (opcode in copying or opcode.startswith("s_waitcnt"))

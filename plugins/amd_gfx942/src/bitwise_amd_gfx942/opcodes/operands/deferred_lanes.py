@@ -5,7 +5,8 @@ results that nothing reads, in several forms: sums with zeros from beyond a row,
 operations on its result are kept as a graph.  What reads one lane computes the lanes that this one depends on; any
 other instruction reads the whole value.
 
-An operation is deferred only where all lanes are active, and computes every lane by itself.
+An operation is deferred only where all lanes are active, and computes every lane by itself.  A result of 64 bits is
+two registers, its halves, from which the operations on it join it again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.deferred_values import DeferredValue
 from bitwise_core.execution.values.lane_selection import take_threads
-from bitwise_core.execution.values.packing import blend_values, is_term_of_parts
+from bitwise_core.execution.values.packing import blend_values, concat, extract, is_term_of_parts
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 
 BITS = 32
-"""The width of a value that is deferred."""
+"""The width of a register."""
 
 _MAXIMUM_DEPTH = 48
 """How many operations on the results of others are deferred."""
@@ -134,13 +135,14 @@ Node: TypeAlias = Lanewise | Exchange | Masked
 class DeferredLanes(DeferredValue):
     """A value of which some lanes can be computed without the others."""
 
-    __slots__ = ("_node", "_partial", "threads")
+    __slots__ = ("_node", "_partial", "_read", "threads")
 
-    def __init__(self, node: Node, operands: Sequence[Value], threads: int) -> None:
+    def __init__(self, node: Node, operands: Sequence[Value], threads: int, bits: int = BITS) -> None:
         self._node: Node | None = node
         self._partial: tuple[Array, Value] | None = None
+        self._read: tuple[bytes, Value] | None = None
         self.threads = threads
-        super().__init__(BITS, 1 + max(map(_depth, operands)))
+        super().__init__(bits, 1 + max(map(_depth, operands)))
 
     @property
     def node(self) -> Node | None:
@@ -155,11 +157,24 @@ class DeferredLanes(DeferredValue):
         self._node = None
         return found
 
+    def read_by_halves(self, machine: Machine, index: Array) -> Value:
+        """Return `read_lanes` of this value, which is kept for the next call."""
+        key = index.tobytes()
+        if self._read is None or self._read[0] != key:
+            self._read = key, read_lanes(machine, self, index)
+        return self._read[1]
+
     def in_active_lanes(self, machine: Machine) -> Value:
         """Return a value that is the same in the active lanes; other lanes are arbitrary."""
         node, mask = self._node, machine.mask
         if node is None or mask is None:
             return self.value
+        if isinstance(node, Lanewise) and node.compute in _HALVES:
+            # The inactive lanes of both halves are those of one value, so that they are joined to it again.
+            (whole,) = node.operands
+            return node.compute(
+                machine, whole.in_active_lanes(machine) if type(whole) is DeferredLanes else L.settled(whole)
+            )
         if type(node) is Masked:
             for chosen, others in ((node.new, ~node.mask), (node.old, node.mask)):
                 if not (mask & others).any():
@@ -202,11 +217,11 @@ def may_defer(machine: Machine) -> bool:
     )
 
 
-def deferred(node: Node, operands: Sequence[Value], threads: int) -> Value | None:
+def deferred(node: Node, operands: Sequence[Value], threads: int, bits: int = BITS) -> Value | None:
     """Return the value of a node with these operands, None where it should be computed at once."""
     if not all(map(_is_plain, operands)) or max(map(_depth, operands)) >= _MAXIMUM_DEPTH:
         return None
-    return DeferredLanes(node, operands, threads)
+    return DeferredLanes(node, operands, threads, bits)
 
 
 def masked_write(mask: Array, value: Value, old: Value | None, threads: int) -> Value | None:
@@ -228,6 +243,11 @@ def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
     """Return `take_threads` of a value; of a deferred one, only the lanes are computed that it depends on."""
     if type(value) is not DeferredLanes or value.node is None:
         return take_threads(L.settled(value), index)
+    if isinstance(value.node, Lanewise) and value.node.compute in _HALVES:
+        # What reads one half of a value of 64 bits reads the other one as well.
+        (whole,) = value.node.operands
+        assert isinstance(whole, DeferredLanes)
+        return value.node.compute(machine, whole.read_by_halves(machine, index))
     nodes = _operands_first(value)
     wanted = np.zeros(value.threads, dtype=bool)
     wanted[index.reshape(-1)] = True
@@ -293,30 +313,97 @@ def operands_of(node: Node | None) -> tuple[Value, ...]:
     return (node.source,) if isinstance(node, Exchange) else (node.new, node.old)
 
 
+Source: TypeAlias = str | tuple[str, str] | Callable[[Machine], Value]
+"""The name of a vector register, the names of two that hold a value of 64 bits, or a reader of anything else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deferrable:
-    """An instruction whose result may be deferred: the register that it writes, its sources, what it computes.
+    """An instruction whose result may be deferred: the registers that it writes, its sources, what it computes."""
 
-    `sources` are names of vector registers, and readers of all else.
-    """
-
-    result: str
-    sources: tuple[str | Callable[[Machine], Value], ...]
+    results: tuple[str, ...]
+    sources: tuple[Source, ...]
     compute: Compute
 
-    def read(self, machine: Machine) -> list[Value]:
-        """Return the values of the sources, without computing what is deferred."""
-        return [
-            undefined_if_none(machine.registers.get(each)) if isinstance(each, str) else each(machine)
-            for each in self.sources
-        ]
+    def reads_deferred(self, machine: Machine) -> bool:
+        """Return whether a source is deferred."""
+        registers = machine.registers
+        for each in self.sources:
+            names = (each,) if isinstance(each, str) else each if isinstance(each, tuple) else ()
+            if any(is_deferred(registers.get(name)) for name in names):
+                return True
+        return False
+
+    def read(self, machine: Machine) -> list[Value] | None:
+        """Return the values of the sources, without computing what is deferred; None where they must be computed."""
+        found: list[Value] = []
+        joined: dict[Source, Value] = {}  # an operand that occurs twice stays one object
+        for each in self.sources:
+            value = joined.get(each) if isinstance(each, tuple) else None
+            if value is None:
+                value = _held(machine, each) if isinstance(each, str | tuple) else each(machine)
+            if value is None:
+                return None
+            if isinstance(each, tuple):
+                joined[each] = value
+            found.append(value)
+        return found
 
     def defer(self, machine: Machine, operands: Sequence[Value]) -> Value | None:
         """Return the deferred result of these operands, None where it must be computed."""
         if len(operands) == 1 and self.compute is moved:
             return operands[0] if is_deferred(operands[0]) else None
         values = tuple(operands)
-        return deferred(Lanewise(machine.domain, self.compute, values), values, machine.threads)
+        node = Lanewise(machine.domain, self.compute, values)
+        return deferred(node, values, machine.threads, BITS * len(self.results))
+
+    def write(self, machine: Machine, result: Value) -> bool:
+        """Write a deferred result; false, and nothing is written, where it must be computed."""
+        if len(self.results) == 1:
+            machine.registers[self.results[0]] = result
+            return True
+        node = result.node if type(result) is DeferredLanes else None
+        halves: list[Value | None]
+        if isinstance(node, Lanewise) and node.compute is _joined:
+            halves = list(node.operands)  # a move of two registers
+        else:
+            halves = [
+                deferred(Lanewise(machine.domain, half, (result,)), (result,), machine.threads) for half in _HALVES
+            ]
+        for name, half in zip(self.results, halves, strict=True):
+            if half is None:
+                return False
+            machine.registers[name] = half
+        return True
+
+
+def _held(machine: Machine, source: str | tuple[str, str]) -> Value | None:
+    """Return what registers hold, without computing what is deferred; None where they must be read."""
+    if isinstance(source, str):
+        return undefined_if_none(machine.registers.get(source))
+    halves = tuple(undefined_if_none(machine.registers.get(name)) for name in source)
+    low, high = (each.node if type(each) is DeferredLanes else None for each in halves)
+    are_halves = isinstance(low, Lanewise) and isinstance(high, Lanewise) and (low.compute, high.compute) == _HALVES
+    if are_halves and low.operands[0] is high.operands[0]:
+        return low.operands[0]
+    if not any(map(is_deferred, halves)):
+        return concat(list(halves)) if all(map(_is_plain, halves)) else None
+    return deferred(Lanewise(machine.domain, _joined, halves), halves, machine.threads, 2 * BITS)
+
+
+def _joined(machine: Machine, low: Value, high: Value) -> Value:
+    return concat([low, high])
+
+
+def _low_half(machine: Machine, value: Value) -> Value:
+    return extract(value, 0, BITS)
+
+
+def _high_half(machine: Machine, value: Value) -> Value:
+    return extract(value, BITS, BITS)
+
+
+_HALVES = _low_half, _high_half
 
 
 def moved(machine: Machine, value: Value) -> Value:

@@ -111,20 +111,19 @@ def dpp_step(
 
     def defer(machine: Machine) -> bool:
         """Write a deferred result; false where it must be computed."""
-        if later is None or not may_defer(machine):
+        if later is None or len(later.results) > 1 or not may_defer(machine):
             return False
         index, valid, writes = lanes_of(machine.threads // WAVE)
         values = later.read(machine)
+        if values is None:
+            return False
         taken = deferred(Exchange(values[0], index[0], valid[0] if reads_zero else None), values[:1], machine.threads)
         result = None if taken is None else later.defer(machine, (taken, *values[1:]))
         if result is not None and not whole:
-            old = undefined_if_none(machine.registers.get(later.result))
+            old = undefined_if_none(machine.registers.get(later.results[0]))
             kept = writes if reads_zero else writes & valid
             result = deferred(Masked(kept, result, old), (result, old), machine.threads)
-        if result is None:
-            return False
-        machine.registers[later.result] = result
-        return True
+        return result is not None and later.write(machine, result)
 
     def step(machine: Machine) -> None:
         if defer(machine):

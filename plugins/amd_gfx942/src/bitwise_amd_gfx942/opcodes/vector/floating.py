@@ -152,7 +152,7 @@ def float_step(
 
     return lanewise(
         instruction, kinds, BITS[kind], compute, extra_modifiers=extra_modifiers, keep_high_half=keep_high_half,
-        deferrable=deferrable and clamp is None,
+        deferrable=deferrable and clamp is None, together=context,
     )  # fmt: skip
 
 

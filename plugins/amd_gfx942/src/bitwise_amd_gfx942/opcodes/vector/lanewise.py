@@ -9,10 +9,11 @@ from bitwise_amd_gfx942.opcodes.forms import DPP_MODIFIERS, SDWA_MODIFIERS, bit_
 from bitwise_amd_gfx942.opcodes.operands import dpp, sdwa
 from bitwise_amd_gfx942.opcodes.operands.constants import BITS
 from bitwise_amd_gfx942.opcodes.operands.deferred_bytes import Moves, moving_bytes
-from bitwise_amd_gfx942.opcodes.operands.deferred_lanes import Deferrable, is_deferred, may_defer
+from bitwise_amd_gfx942.opcodes.operands.deferred_lanes import Deferrable, Source, may_defer
 from bitwise_amd_gfx942.opcodes.operands.operand_access import Reader, half_writer, is_vector, reader, writer
-from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register
-from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_amd_gfx942.opcodes.vector.equal_operations import with_equal_ones
+from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -32,6 +33,7 @@ def lanewise(
     first: int = 1,
     deferrable: bool = False,
     moves: Moves | None = None,
+    together: Context | None = None,
 ) -> Step:
     """The step that writes `compute(machine, *sources)`, `result_bits` bits, to the first operand.
 
@@ -39,7 +41,8 @@ def lanewise(
     modifiers that the caller has handled.  `keep_high_half`: a result of 16 bits leaves the high half of the register
     unchanged.  `deferrable`: the result may be computed when it is read (`deferred_lanes`), and `compute` asks of the
     machine what `deferred_lanes.WholeBatch` has.  `moves` says which bytes of its sources the result consists of
-    (`deferred_bytes`).  Raises UnknownInstruction.
+    (`deferred_bytes`).  `together`: equal instructions of this kernel may be computed together (`equal_operations`).
+    Raises UnknownInstruction.
     """
     operands = instruction.operands
     if len(operands) != first + len(kinds):
@@ -65,39 +68,62 @@ def lanewise(
                 raise UnknownInstruction(instruction, "writes a result of more than 16 bits to half a register")
     write = write or writer(operands[0], result_bits, instruction)
     later = None
-    if deferrable and result_bits == BITS["b32"] and "op_sel" not in modifiers:
+    if deferrable and result_bits in (BITS["b32"], BITS["b64"]) and "op_sel" not in modifiers:
         later = _deferrable(operands[0], operands[first:], kinds, readers, compute)
     if found.encoding.endswith("dpp"):
         return dpp.dpp_step(instruction, readers, write, lambda machine, values: compute(machine, *values), later)
     step = _step(readers, write, compute)
     if moves is not None and found.encoding in ("", "e32", "e64") and not modifiers:
         return moving_bytes(step, operands[0], operands[first:], moves)
-    return step if later is None else _deferring(step, later)
+    step = step if later is None else _deferring(step, later)
+    if together is None or "op_sel" in modifiers:
+        return step
+
+    def readers_of(other: Instruction) -> Sequence[Sequence[Reader]]:
+        return [[reader(each, kind, other) for each, kind in zip(other.operands[first:], kinds, strict=True)]]
+
+    def write_only(machine: Machine, results: Sequence[Value]) -> None:
+        write(machine, results[0])
+
+    return with_equal_ones(step, instruction, together, readers_of, compute, write_only)
 
 
 def _deferrable(
     result: Operand, sources: Sequence[Operand], kinds: Sequence[str], readers: Sequence[Reader], compute: Compute
 ) -> Deferrable | None:
-    """The instruction as one whose result may be deferred; None unless its sources are whole words."""
-    if any(BITS[kind] != BITS["b32"] for kind in kinds) or not isinstance(result, Register) or not is_vector(result):
+    """The instruction as one whose result may be deferred; None unless its operands are whole registers."""
+    results = _vector_registers(result)
+    if results is None or any(BITS[kind] != BITS["b32"] * len(results) for kind in kinds):
         return None
-    found: list[str | Reader] = []
+    found: list[Source] = []
     for source, read in zip(sources, readers, strict=True):
-        if not isinstance(source, Register | Immediate):
+        names = _vector_registers(source)
+        if names is not None and len(names) == len(results):
+            found.append(names[0] if len(names) == 1 else (names[0], names[1]))
+        elif isinstance(source, Register | Immediate | Vector):
+            found.append(read)
+        else:
             return None
-        found.append(source.name if isinstance(source, Register) and is_vector(source) else read)
-    return Deferrable(result.name, tuple(found), compute)
+    return Deferrable(results, tuple(found), compute)
+
+
+def _vector_registers(operand: Operand) -> tuple[str, ...] | None:
+    """The vector registers that an operand of 32 or 64 bits consists of, None for any other operand."""
+    if not is_vector(operand):
+        return None
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    names = tuple(each.name for each in items if isinstance(each, Register))
+    return names if len(names) == len(items) <= 2 else None
 
 
 def _deferring(step: Step, later: Deferrable) -> Step:
     """The step that defers its result where a source is deferred."""
-    names = [each for each in later.sources if isinstance(each, str)]
 
     def run(machine: Machine) -> Control | None:
-        if any(is_deferred(machine.registers.get(name)) for name in names) and may_defer(machine):
-            found = later.defer(machine, later.read(machine))
-            if found is not None:
-                machine.registers[later.result] = found
+        if later.reads_deferred(machine) and may_defer(machine):
+            values = later.read(machine)
+            found = None if values is None else later.defer(machine, values)
+            if found is not None and later.write(machine, found):
                 return None
         return step(machine)
 

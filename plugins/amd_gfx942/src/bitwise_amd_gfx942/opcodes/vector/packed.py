@@ -16,6 +16,7 @@ from bitwise_amd_gfx942.opcodes.operands.execution_mask import vector_opcode, wi
 from bitwise_amd_gfx942.opcodes.operands.operand_access import Reader, apply_sign, half_writer, reader, writer
 from bitwise_amd_gfx942.opcodes.operands.output_modifiers import CLAMP, apply_clamp, clamp_operation
 from bitwise_amd_gfx942.opcodes.vector.conversion import rounding_conversion
+from bitwise_amd_gfx942.opcodes.vector.equal_operations import with_equal_ones
 from bitwise_amd_gfx942.opcodes.vector.floating import apply_float, compute_operation, minmax, operation_in_mode
 from bitwise_amd_gfx942.opcodes.vector.vector_integers import minmax_operation, shift_by_low_bits
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Vector
@@ -41,33 +42,57 @@ def _operand_modifiers(instruction: Instruction, found: Form, count: int) -> Map
     }
 
 
-def packed(instruction: Instruction, kind: str, count: int, compute: Compute, *extra_modifiers: str) -> Step:
+def packed(
+    instruction: Instruction,
+    kind: str,
+    count: int,
+    compute: Compute,
+    *extra_modifiers: str,
+    together: Context | None = None,
+) -> Step:
     """The step that computes the low and the high half of a result from the selected halves of `count` sources.
 
-    `kind` is the type of an element.  `extra_modifiers` names modifiers that the caller has handled.
-    Raises UnknownInstruction.
+    `kind` is the type of an element.  `extra_modifiers` names modifiers that the caller has handled.  `together`: equal
+    instructions of this kernel may be computed together (`equal_operations`).  Raises UnknownInstruction.
     """
     found = check_modifiers(instruction, *_LISTS, *extra_modifiers)
     if len(instruction.operands) != count + 1:
         raise UnknownInstruction(instruction, f"takes {count + 1} operands")
     lists = _operand_modifiers(instruction, found, count)
     bits = BITS[kind]
-    halves: list[list[Reader]] = [[], []]
-    for index, operand in enumerate(instruction.operands[1:]):
-        for half, (choice, negation) in enumerate((("op_sel", "neg_lo"), ("op_sel_hi", "neg_hi"))):
-            read = _half_reader(operand, kind, lists[choice][index], instruction)
-            if lists[negation][index]:
-                if not kind.startswith("fp"):
-                    raise UnknownInstruction(instruction, "negates integers, which is not modelled")
-                read = _negated_reader(read, kind, bits)
-            halves[half].append(read)
+    halves = _readers_of_halves(instruction, kind, lists)
     write = _halves_writer(instruction.operands[0], bits, instruction)
 
     def step(machine: Machine) -> None:
         low, high = [compute(machine, *[each(machine) for each in half]) for half in halves]
         write(machine, low, high)
 
-    return step
+    if together is None:
+        return step
+    return with_equal_ones(
+        step,
+        instruction,
+        together,
+        lambda other: _readers_of_halves(other, kind, lists),
+        compute,
+        lambda machine, results: write(machine, results[0], results[1]),
+    )
+
+
+def _readers_of_halves(
+    instruction: Instruction, kind: str, lists: Mapping[str, Sequence[bool]]
+) -> tuple[list[Reader], list[Reader]]:
+    """The readers of the sources of the low and of the high half of a result; `lists` are the modifiers."""
+    halves: tuple[list[Reader], list[Reader]] = [], []
+    for index, operand in enumerate(instruction.operands[1:]):
+        for half, (choice, negation) in enumerate((("op_sel", "neg_lo"), ("op_sel_hi", "neg_hi"))):
+            read = _half_reader(operand, kind, lists[choice][index], instruction)
+            if lists[negation][index]:
+                if not kind.startswith("fp"):
+                    raise UnknownInstruction(instruction, "negates integers, which is not modelled")
+                read = _negated_reader(read, kind, BITS[kind])
+            halves[half].append(read)
+    return halves
 
 
 def _halves_writer(operand: Operand, bits: int, instruction: Instruction) -> Callable[[Machine, Value, Value], None]:
@@ -120,7 +145,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, *values: Value) -> Value:
         return apply_clamp(machine, clamp, result(machine, *values))
 
-    return packed(instruction, element, 3 if verb == "fma" else 2, compute, CLAMP)
+    return packed(instruction, element, 3 if verb == "fma" else 2, compute, CLAMP, together=context)
 
 
 @vector_opcode(TABLE, "v_pk_min_f16", "v_pk_max_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -269,11 +294,20 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
         else half_writer(target, found.name == "v_fma_mixhi_f16", instruction)
     )
 
-    def step(machine: Machine) -> None:
-        values = [each(machine) for each in readers]
+    def compute(machine: Machine, *values: Value) -> Value:
         result = apply_float(machine, fused, values)
         if narrow is not None:
             result = apply_float(machine, narrow, [result])
-        write(machine, apply_clamp(machine, clamp, result))
+        return apply_clamp(machine, clamp, result)
 
-    return step
+    def step(machine: Machine) -> None:
+        write(machine, compute(machine, *[each(machine) for each in readers]))
+
+    return with_equal_ones(
+        step,
+        instruction,
+        context,
+        lambda other: [mixed_readers(other, found, other.operands[1:])],
+        compute,
+        lambda machine, results: write(machine, results[0]),
+    )
