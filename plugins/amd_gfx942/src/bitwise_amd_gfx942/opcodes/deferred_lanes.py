@@ -45,11 +45,11 @@ _ZERO = np.zeros((1, 1), dtype=np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
-class WholeBatch:
-    """What an operation asks of a machine whose lanes are all active."""
+class Batch:
+    """What an operation that computes every lane by itself asks of a machine; a mask of None stands for all lanes."""
 
     domain: Domain
-    mask: None = None
+    mask: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class Lanewise:
         """Return these lanes of the result."""
         # An operand that occurs twice stays one object.
         values = {id(each): fetch(each, threads) for each in self.operands}
-        found: Value = self.compute(WholeBatch(self.domain), *[values[id(each)] for each in self.operands])
+        found: Value = self.compute(Batch(self.domain), *[values[id(each)] for each in self.operands])
         return found
 
 
