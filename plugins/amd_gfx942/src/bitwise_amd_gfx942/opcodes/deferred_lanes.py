@@ -383,9 +383,10 @@ def _held(machine: Machine, source: str | tuple[str, str]) -> Value | None:
         return undefined_if_none(machine.registers.get(source))
     halves = tuple(undefined_if_none(machine.registers.get(name)) for name in source)
     low, high = (each.node if type(each) is DeferredLanes else None for each in halves)
-    are_halves = isinstance(low, Lanewise) and isinstance(high, Lanewise) and (low.compute, high.compute) == _HALVES
-    if are_halves and low.operands[0] is high.operands[0]:
-        return low.operands[0]
+    if isinstance(low, Lanewise) and isinstance(high, Lanewise):
+        are_halves = (low.compute, high.compute) == _HALVES
+        if are_halves and low.operands[0] is high.operands[0]:
+            return low.operands[0]
     if not any(map(is_deferred, halves)):
         return concat(list(halves)) if all(map(_is_plain, halves)) else None
     return deferred(Lanewise(machine.domain, _joined, halves), halves, machine.threads, 2 * BITS)
