@@ -45,11 +45,11 @@ _ZERO = np.zeros((1, 1), dtype=np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
-class WholeBatch:
-    """What an operation asks of a machine whose lanes are all active."""
+class Batch:
+    """What an operation that computes every lane by itself asks of a machine; a mask of None stands for all lanes."""
 
     domain: Domain
-    mask: None = None
+    mask: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class Lanewise:
         """Return these lanes of the result."""
         # An operand that occurs twice stays one object.
         values = {id(each): fetch(each, threads) for each in self.operands}
-        found: Value = self.compute(WholeBatch(self.domain), *[values[id(each)] for each in self.operands])
+        found: Value = self.compute(Batch(self.domain), *[values[id(each)] for each in self.operands])
         return found
 
 
@@ -383,9 +383,10 @@ def _held(machine: Machine, source: str | tuple[str, str]) -> Value | None:
         return undefined_if_none(machine.registers.get(source))
     halves = tuple(undefined_if_none(machine.registers.get(name)) for name in source)
     low, high = (each.node if type(each) is DeferredLanes else None for each in halves)
-    are_halves = isinstance(low, Lanewise) and isinstance(high, Lanewise) and (low.compute, high.compute) == _HALVES
-    if are_halves and low.operands[0] is high.operands[0]:
-        return low.operands[0]
+    if isinstance(low, Lanewise) and isinstance(high, Lanewise):
+        are_halves = (low.compute, high.compute) == _HALVES
+        if are_halves and low.operands[0] is high.operands[0]:
+            return low.operands[0]
     if not any(map(is_deferred, halves)):
         return concat(list(halves)) if all(map(_is_plain, halves)) else None
     return deferred(Lanewise(machine.domain, _joined, halves), halves, machine.threads, 2 * BITS)

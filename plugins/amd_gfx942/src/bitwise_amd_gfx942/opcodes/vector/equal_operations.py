@@ -15,7 +15,7 @@ from bitwise_amd_gfx942.addresses.address_words import may_read_words
 from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.matrices.matrix_accumulators import DeferredRegister
-from bitwise_amd_gfx942.opcodes.operands.deferred_lanes import is_deferred
+from bitwise_amd_gfx942.opcodes.operands.deferred_lanes import Batch, is_deferred
 from bitwise_amd_gfx942.opcodes.operands.implicit_registers import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.operands.operand_access import Reader, is_vector
 from bitwise_core.assembly.module import Instruction, Kernel, Modified, Operand, once_a_kernel
@@ -75,14 +75,6 @@ class _Results:
         return results if same and not _depends_on_more(machine) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """What a computation asks of a machine."""
-
-    domain: Domain
-    mask: Array | None
-
-
 def with_equal_ones(
     step: Step,
     instruction: Instruction,
@@ -93,8 +85,7 @@ def with_equal_ones(
 ) -> Step:
     """Return the step of an instruction that computes every lane by itself, together with equal ones if there are any.
 
-    `compute` returns one result of the operands that `readers_of` has for it, and asks a machine for no more than
-    `_Batch` has.
+    `compute` returns one result of the operands that `readers_of` has for it, and asks of a machine what `Batch` has.
     `write` writes all results of the instruction.
     """
     place = _places(context.kernel, context.arch.opcodes).get(id(instruction))
@@ -103,14 +94,15 @@ def with_equal_ones(
     run, number = place.run, place.number
 
     def execute(machine: Machine) -> Control | None:
-        found: _Results | None = machine.extra.get(_NAME)
-        if found is None or found.run is not run or number == 0:
-            if number or not _may_be_computed_together(machine):
-                return step(machine)
-            found = machine.extra[_NAME] = _computed(machine, run, readers_of, compute)
-        results = found.take(machine, number)
+        runs: dict[int, _Results] = machine.extra.setdefault(_NAME, {})
+        if number == 0:
+            runs.pop(id(run), None)
+            if _may_be_computed_together(machine):
+                runs[id(run)] = _computed(machine, run, readers_of, compute)
+        found = runs.get(id(run))
+        results = None if found is None else found.take(machine, number)
         if number + 1 == len(run):
-            del machine.extra[_NAME]
+            runs.pop(id(run), None)
         if results is None:
             return step(machine)
         write(machine, results)
@@ -153,7 +145,7 @@ def _computed(machine: Machine, run: Sequence[_Member], readers_of: ReadersOf, c
         alike.setdefault(place if None in forms else (same, forms), []).append(place)
     size = max(1, _MOST_LANES // (blocks * threads))
     computed: dict[int, Value] = {}
-    batch = _Batch(machine.domain, machine.mask)
+    batch = Batch(machine.domain, machine.mask)
     for places in alike.values():
         for start in range(0, len(places), size):
             part = places[start : start + size]
@@ -180,7 +172,7 @@ def _settled(value: Value) -> Value:
 
 
 def _of_alike(
-    batch: _Batch, operands: Sequence[Sequence[Value]], compute: Compute, blocks: int, threads: int
+    batch: Batch, operands: Sequence[Sequence[Value]], compute: Compute, blocks: int, threads: int
 ) -> Sequence[Value]:
     """Return the results of operands of the same forms."""
     if len(operands) > 1:

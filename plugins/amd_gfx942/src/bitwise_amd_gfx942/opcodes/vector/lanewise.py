@@ -40,7 +40,7 @@ def lanewise(
     `kinds` are the types of the sources, which are the operands from position `first` on.  `extra_modifiers` names
     modifiers that the caller has handled.  `keep_high_half`: a result of 16 bits leaves the high half of the register
     unchanged.  `deferrable`: the result may be computed when it is read (`deferred_lanes`), and `compute` asks of the
-    machine what `deferred_lanes.WholeBatch` has.  `moves` says which bytes of its sources the result consists of
+    machine what `deferred_lanes.Batch` has.  `moves` says which bytes of its sources the result consists of
     (`deferred_bytes`).  `together`: equal instructions of this kernel may be computed together (`equal_operations`).
     Raises UnknownInstruction.
     """
