@@ -19,6 +19,7 @@ from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC, UNITS_
 from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import (
+    choice_trees,
     deferred_steps,
     hashing,
     mma_steps,
@@ -478,6 +479,8 @@ class TermDomain(StepsInOrder):
             return self.floating(operation, operands)
         operation = signed_extremum(operation, operands)
         chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
+        if chosen is None:
+            chosen = choice_trees.of_tree(operation, operands, self.select)
         if chosen is not None:
             return chosen
         wide = narrow_integers.wide_operation(operation, operands)
@@ -586,12 +589,10 @@ class TermDomain(StepsInOrder):
             return value
         bits = value.bits
         negated = L.nonempty(L.has_flag(choice.predicate, L.NEGATED))
-        if negated is False and (choice.high, choice.low) == (1, 0):
+        if negated is False and (choice.high == 1).all() and (choice.low == 0).all():
             return value
-        one, factor, offset = (
-            L.constant_vector(np.full((1, 1), each, dtype=L.UNSIGNED[bits]))
-            for each in (1, choice.high - choice.low & (1 << bits) - 1, choice.low)
-        )
+        one = L.constant_vector(np.full((1, 1), 1, dtype=L.UNSIGNED[bits]))
+        factor, offset = (L.constant_vector(each) for each in (choice.high - choice.low, choice.low))
         number = as_symbolic_vector(self._choice(L.without_flags(choice.predicate, L.NEGATED), 1, 0, bits))
         number = L.blend(negated, _linear(f"sub.b{bits}", one, number), number)
         return _linear(f"add.b{bits}", _linear(f"mul.b{bits}", number, factor), offset)
@@ -661,10 +662,12 @@ class TermDomain(StepsInOrder):
             result = L.blend(known & ~taken, right, result)
         if left.bits > 1 and result.maximum is None:
             result.maximum = maximum_of_either(if_true, if_false)
+        if left.bits > 1:
+            self.first_extrema.note_select(*values, result)
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
             return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
-        return result
+        return choice_trees.with_choices(result, predicate, if_true, if_false, self.select)
 
     def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
         """See `Domain.with_open_nans`."""
@@ -695,9 +698,9 @@ class TermDomain(StepsInOrder):
         """Return the operation of a name on integers or predicates, or a comparison."""
         return self.integer(operation(name), operands)
 
-    def _choice(self, predicate: Value, high: int, low: int, bits: int) -> Value:
-        """Return one of two numbers in `bits` bits: `high` where a predicate holds, else `low`."""
-        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (high, low)))
+    def _choice(self, predicate: Value, high: Array | int, low: Array | int, bits: int) -> Value:
+        """Return one of two numbers of each lane in `bits` bits: `high` where a predicate holds, else `low`."""
+        return self.select(predicate, *(np.atleast_2d(np.asarray(each, L.UNSIGNED[bits])) for each in (high, low)))
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
