@@ -1,4 +1,4 @@
-"""superlinear: sliding windows, searches of spans, and attention over the spans that were found."""
+"""superlinear: searches of spans, and attention over the spans that were found."""
 
 from __future__ import annotations
 
@@ -11,18 +11,8 @@ from bitwise_bench.public_kernels.tensors import Tensors
 def _package() -> None:
     for name in ("superlinear", "superlinear.kernels", "superlinear.kernels.superlinear"):
         bare_package(name)
-    for name in ("attention", "search", "span"):
+    for name in ("search", "span"):
         bare_package(f"superlinear.kernels.superlinear.{name}")
-
-
-def windows(t: Tensors) -> None:
-    """Call attention in a sliding window, forward and backward."""
-    _package()
-    module = import_module("superlinear.kernels.superlinear.attention._sliding_window")
-    q = t.normal(1, 4, 96, 32, dtype="bfloat16", grad=True)
-    k, v = (t.normal(1, 2, 96, 32, dtype="bfloat16", grad=True) for _ in range(2))
-    places = t.integers(0, 1, 96) + t.torch.arange(96, device=t.device)
-    t.backward(t.call(module.sliding_window_attention_triton_gqa, q, k, v, cache_position=places))
 
 
 def searches(t: Tensors) -> None:
@@ -45,4 +35,4 @@ def attention(t: Tensors) -> None:
     t.backward(t.call(module.fused_span_attention, q, k, v, first, last, places))
 
 
-CASES = {each.__name__: each for each in (windows, searches, attention)}
+CASES = {each.__name__: each for each in (searches, attention)}

@@ -667,7 +667,7 @@ class TermDomain(StepsInOrder):
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
             return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
-        return choice_trees.with_choices(result, predicate, if_true, if_false, self.select)
+        return choice_trees.with_choices(result, predicate, if_true, if_false)
 
     def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
         """See `Domain.with_open_nans`."""

@@ -1,8 +1,8 @@
 """Selects between constants, nested: integers that are one of a few constants of each lane.
 
 LLVM moves what is computed of such an integer into its selects or out of them: an index may be a select of sums, or a
-sum with a select, in registers of any width.  An operation on the integer and constants is computed for each of its
-constants, and selected as they are.  Slices and extensions by zeros are selected in the same way.
+sum with a select.  A sum or a bitwise operation of the integer and constants is computed for each of its constants, and
+selected as they are.  The selects are known within a thread only: an exchange between threads returns the term.
 
 A select of two constants is a `PredicateBits`; a `ChoiceTree` has at least one more select.
 """
@@ -15,9 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.lane_selection import take_threads
-from bitwise_core.execution.values.predicate_bits import OF_CHOICES, choice_of
+from bitwise_core.execution.values.predicate_bits import choice_of
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import Operation
 
@@ -26,6 +24,8 @@ Select: TypeAlias = Callable[[Value, Value, Value], Value]
 
 MAXIMUM = 32
 """The most selects of a tree."""
+
+_VERBS = frozenset({"add", "sub", "and", "or", "xor"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,49 +41,29 @@ class _Node:
 class ChoiceTree(SymbolicVector):
     """The term of nested selects between constants, with its selects."""
 
-    __slots__ = ("node", "select")
+    __slots__ = ("node",)
 
-    def __init__(self, value: SymbolicVector, node: _Node, select: Select) -> None:
+    def __init__(self, value: SymbolicVector, node: _Node) -> None:
         super().__init__(value.bits, value.words, value.flags)
         self.origins, self.recorder, self.cached_hash = value.origins, value.recorder, value.cached_hash
         self.maximum = value.maximum
-        self.node, self.select = node, select
-
-    def part(self, low: int, bits: int) -> Value | None:
-        """See `SymbolicVector.part`."""
-        kind = L.UNSIGNED.get(bits)
-        if kind is None or bits == 1:
-            return None
-        return _mapped(self, lambda leaf: (leaf >> leaf.dtype.type(low)).astype(kind), self.select)
-
-    def extended(self, bits: int) -> Value | None:
-        """See `SymbolicVector.extended`."""
-        return _mapped(self, lambda leaf: leaf.astype(L.UNSIGNED[bits]), self.select)
-
-    def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
-        """See `SymbolicVector.taken`."""
-        node = self.node
-        moved = (take_threads(each, index) for each in (node.condition, node.if_true, node.if_false))
-        return ChoiceTree(result, _Node(*moved, node.size), self.select)
+        self.node = node
 
 
-def with_choices(selected: Value, condition: Value, if_true: Value, if_false: Value, select: Select) -> Value:
-    """Return a select with its selects, where it is one of constants and of selects between constants.
-
-    `select` is the domain's, which `selected` is the result of.
-    """
-    if not isinstance(selected, SymbolicVector) or selected.bits == 1:
+def with_choices(selected: Value, condition: Value, if_true: Value, if_false: Value) -> Value:
+    """Return a select with its selects, where it is one of constants and of selects between constants."""
+    if not isinstance(selected, SymbolicVector) or selected.bits not in (32, 64):
         return selected
     sizes = [_size(each) for each in (if_true, if_false)]
     if None in sizes or not any(sizes):
         return selected
     size = 1 + sum(each or 0 for each in sizes)
-    return selected if size > MAXIMUM else ChoiceTree(selected, _Node(condition, if_true, if_false, size), select)
+    return selected if size > MAXIMUM else ChoiceTree(selected, _Node(condition, if_true, if_false, size))
 
 
 def of_tree(info: Operation, operands: Sequence[Value], select: Select) -> Value | None:
-    """Return an operation on a tree and constants as a tree, None for other operands and for predicates."""
-    if info.function is None or info.bits == 1 or info.verb not in OF_CHOICES:
+    """Return a sum or a bitwise operation of a tree and constants as a tree, None for others."""
+    if info.function is None or info.bits not in (32, 64) or info.verb not in _VERBS:
         return None
     trees = [place for place, each in enumerate(operands) if isinstance(each, ChoiceTree)]
     if len(trees) != 1 or not all(isinstance(each, np.ndarray | ChoiceTree) for each in operands):

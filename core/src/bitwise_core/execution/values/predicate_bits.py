@@ -40,7 +40,7 @@ _SHIFTS = ("shl", "shr")
 _COMPARISONS = ("eq", "lt", "le")
 _OF_ZERO_AND_ONE = {"max": "or", "min": "and", "mul": "and"}
 """Operations on the numbers 0 and 1, and what they are on predicates."""
-OF_CHOICES = frozenset(
+_OF_CHOICES = frozenset(
     [*_BITWISE, *_SHIFTS, "add", "sub", "mul", "neg", "not", "min", "max", "mulwide", "mulhi", "convert"]
 )
 """The operations that are applied to both numbers of a choice; each has a result for all integers."""
@@ -258,7 +258,7 @@ def of_choices(info: Operation, operands: Sequence[Value], builder: Builder) -> 
 
     None for other operands, and for predicates as results.
     """
-    if info.function is None or info.bits == 1 or info.verb not in OF_CHOICES:
+    if info.function is None or info.bits == 1 or info.verb not in _OF_CHOICES:
         return None
     choices = [choice_of(each) for each in operands]
     first = next((each for each in choices if each is not None), None)
