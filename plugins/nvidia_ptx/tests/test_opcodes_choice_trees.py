@@ -58,9 +58,7 @@ def test_other_operations_differ(one: str, other: str) -> None:
 def test_forms_are_as_the_bytes(one: str, other: str) -> None:
     generator = np.random.default_rng(5)
     numbers = np.array([0.0, -1.0, 1.0, 2.0, np.nan, np.inf], dtype=np.float32)
-    contents = [
-        {"out": np.zeros(128, np.uint8), "in": generator.choice(numbers, 128).view(np.uint8)} for _ in range(8)
-    ]
+    contents = [{"out": np.zeros(128, np.uint8), "in": generator.choice(numbers, 128).view(np.uint8)} for _ in range(8)]
     found = [simulated(" ".join((LOADS, TREE, code, store("%r9", 32))), contents) for code in (one, other)]
     assert (found[0] == found[1]) == (form(one) == form(other))
 

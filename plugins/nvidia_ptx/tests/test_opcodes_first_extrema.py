@@ -188,7 +188,9 @@ EQUAL |= {
     + PADDED.replace(chosen(14, 5, 13), in_steps(14, 5, 13))
     + chosen(40, 11, 14),
 }
-LOWEST_BIT = chosen(11, 2, 3).replace("selp.b32 %r11, %r2, %r3, %p5;", "selp.b32 %r50, 0, 1, %p5; add.s32 %r11, %r50, 2;")
+LOWEST_BIT = chosen(11, 2, 3).replace(
+    "selp.b32 %r11, %r2, %r3, %p5;", "selp.b32 %r50, 0, 1, %p5; add.s32 %r11, %r50, 2;"
+)
 NESTED = (
     chosen(11, 1, 2).replace("selp.b32 %r11, %r1, %r2, %p5;", "selp.b32 %r51, 0, 1, %p5; add.s32 %r11, %r51, 1;")
     + chosen(12, 11, 3).replace("selp.b32 %r12, %r11, %r3, %p5;", "selp.b32 %r52, %r51, 2, %p5; add.s32 %r12, %r52, 1;")

@@ -292,7 +292,9 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source("power_attention", "retention", "1.0.7", "MIT", only="retention"),
             Source("rounded_weights", "auto-round", "0.16.1", "Apache-2.0", only="auto_round_extension/triton"),
             Source("spans", "superlinear", "0.1.0", "Apache-2.0", only="superlinear/kernels"),
-            Source("token_similarity", "voyager-index", "0.1.6", "CC-BY-NC-4.0", only="voyager_index/_internal/kernels"),
+            Source(
+                "token_similarity", "voyager-index", "0.1.6", "CC-BY-NC-4.0", only="voyager_index/_internal/kernels"
+            ),
             Source("inductor_definitions", "transformers", "", "Apache-2.0", "installed", inductor=True),
             Source("inductor_further", "transformers", "", "Apache-2.0", "installed", inductor=True),
         )

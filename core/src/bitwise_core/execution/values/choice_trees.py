@@ -92,9 +92,7 @@ def _mapped(value: Value, function: Callable[[Array], Array], select: Select) ->
         return function(value)
     if isinstance(value, ChoiceTree):
         node = value.node
-        return select(
-            node.condition, _mapped(node.if_true, function, select), _mapped(node.if_false, function, select)
-        )
+        return select(node.condition, _mapped(node.if_true, function, select), _mapped(node.if_false, function, select))
     choice = choice_of(value)
     assert choice is not None
     return select(choice.predicate, function(choice.high), function(choice.low))

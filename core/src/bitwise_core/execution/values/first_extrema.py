@@ -78,7 +78,9 @@ class FirstExtrema:
 
     def __init__(self) -> None:
         self._sets = HashTable()
-        self._selected: deque[tuple[hashing.Words, SymbolicVector, SymbolicVector, SymbolicVector]] = deque(maxlen=_KEPT_SELECTS)
+        self._selected = deque[tuple[hashing.Words, SymbolicVector, SymbolicVector, SymbolicVector]](
+            maxlen=_KEPT_SELECTS
+        )
         self._condition: hashing.Words | None = None
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
 

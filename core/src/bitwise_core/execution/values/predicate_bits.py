@@ -1,9 +1,9 @@
 """Integers whose bits are predicates, as a compiler packs the predicates of many elements into one register.
 
-A select of two constants of each lane has the bits of its predicate, its negation, and constants.  Masks, shifts by constants and
-the concatenation of parts move such bits, and a comparison with a constant reads them again: it is a conjunction of
-predicates.  So a predicate that passed through a register is the predicate itself.  The number of bits that are set is
-the sum of the predicates as numbers.
+A select of two constants of each lane has the bits of its predicate, its negation, and constants.  Masks, shifts by
+constants and the concatenation of parts move such bits, and a comparison with a constant reads them again: it is a
+conjunction of predicates.  So a predicate that passed through a register is the predicate itself.  The number of bits
+that are set is the sum of the predicates as numbers.
 
 An operation on integers of which each is one of two constants, by the same predicate, is such an integer too, and so is
 a slice or an extension of one.
