@@ -105,11 +105,11 @@ class PredicateBits(SymbolicVector):
         if low == 0 and self.ones == 1:
             return self._builder.number(_inheriting(self.predicates[0], (self,)), bits)
         if self.choice is not None and bits > 1:
-            return self._builder.select(
-                self.choice.predicate,
-                *(each >> each.dtype.type(low) & each.dtype.type((1 << bits) - 1) for each in self._numbers()),
-                bits,
+            high, low_number = (
+                each >> each.dtype.type(low) & each.dtype.type((1 << bits) - 1)
+                for each in (self.choice.high, self.choice.low)
             )
+            return self._builder.select(self.choice.predicate, high, low_number, bits)
         ones = self.ones >> low & (1 << bits) - 1
         return PredicateBits(
             extract_vector(self, low, bits), lambda: self.predicates[low : low + bits], ones, self._builder
@@ -121,11 +121,7 @@ class PredicateBits(SymbolicVector):
             return self._builder.number(_inheriting(self.predicates[0], (self,)), bits)
         if self.choice is None:
             return None
-        return self._builder.select(self.choice.predicate, *self._numbers(), bits)
-
-    def _numbers(self) -> tuple[Array, Array]:
-        assert self.choice is not None
-        return self.choice.high, self.choice.low
+        return self._builder.select(self.choice.predicate, self.choice.high, self.choice.low, bits)
 
     def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
         """See `SymbolicVector.taken`."""
