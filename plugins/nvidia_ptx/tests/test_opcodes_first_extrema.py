@@ -75,6 +75,14 @@ def steps(to: str, left: Pair, right: Pair, other: str, relation: str, ties: str
     )
 
 
+def above_a_base(to: str, left: str, other: str, base: int) -> str:
+    """Return the code that selects one of two places as its difference to a base, to which that is added."""
+    return (
+        f"add.s32 %r62, {left}, -{base}; add.s32 %r63, {other}, -{base}; selp.b32 %r64, %r62, %r63, %p5;"
+        f"add.s32 {to}, %r64, {base};"
+    )
+
+
 @dataclass
 class Program:
     """A random program under construction: the pairs that its selections may use."""
@@ -105,6 +113,8 @@ class Program:
         self.lines.append(f"selp.f32 {taken.value}, {left.value}, {right.value}, %p5;")
         if self.in_steps and pick(0, 2) == 0:
             self.lines.append(steps(taken.place, left, right, other.place, relation, ties))
+        elif pick(0, 3) == 0:
+            self.lines.append(above_a_base(taken.place, left.place, other.place, int(pick(1, 9))))
         else:
             self.lines.append(f"selp.b32 {taken.place}, {left.place}, {other.place}, %p5;")
         self.pairs.append(taken)
@@ -178,7 +188,25 @@ EQUAL |= {
     + PADDED.replace(chosen(14, 5, 13), in_steps(14, 5, 13))
     + chosen(40, 11, 14),
 }
+LOWEST_BIT = chosen(11, 2, 3).replace(
+    "selp.b32 %r11, %r2, %r3, %p5;", "selp.b32 %r50, 0, 1, %p5; add.s32 %r11, %r50, 2;"
+)
+NESTED = (
+    chosen(11, 1, 2).replace("selp.b32 %r11, %r1, %r2, %p5;", "selp.b32 %r51, 0, 1, %p5; add.s32 %r11, %r51, 1;")
+    + chosen(12, 11, 3).replace("selp.b32 %r12, %r11, %r3, %p5;", "selp.b32 %r52, %r51, 2, %p5; add.s32 %r12, %r52, 1;")
+)  # fmt: skip
+"""Places as LLVM computes them: a base plus what the comparisons select."""
+EQUAL |= {
+    "a place of which a bit is selected": LOWEST_BIT + chosen(12, 4, 11) + chosen(40, 12, 1),
+    "selected differences of places": NESTED + chosen(40, 4, 12),
+    "padding, twice": "mov.b32 %f5, 0fFF800000; mov.b32 %f6, 0fFF800000; mov.b32 %r6, 6;"
+    + chosen(13, 4, 5) + chosen(14, 13, 6) + chosen(15, 1, 14) + chosen(16, 3, 15) + chosen(40, 2, 16),
+    "padding, twice before places": "mov.b32 %f5, 0fFF800000; mov.b32 %f6, 0fFF800000; mov.b32 %r6, 6;"
+    + chosen(10, 3, 4) + chosen(13, 5, 10) + chosen(14, 6, 13) + chosen(11, 1, 2) + chosen(40, 14, 11),
+}  # fmt: skip
 DIFFERENT = {
+    "another bit of a place": LOWEST_BIT.replace(" 2;", " 4;") + chosen(12, 4, 11) + chosen(40, 12, 1),
+    "another base": NESTED.replace("add.s32 %r12, %r52, 1;", "add.s32 %r12, %r52, 2;") + chosen(40, 4, 12),
     "padding with a lower place than selected ones": "mov.b32 %f5, 0fFF800000; mov.b32 %r5, 0;"
     + PADDED
     + chosen(40, 14, 11),

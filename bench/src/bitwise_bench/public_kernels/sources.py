@@ -284,6 +284,17 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                     "torchvision/transforms",
                 ),
             ),
+            Source("recurrence_scans", "accelerated-scan", "0.3.1", "MIT"),
+            Source("custom_masks", "flashattention2-custom-mask", "0.1.1", "LicenseRef-Unstated"),
+            Source("plied", "ply-ai", "1.0.5", "LicenseRef-Unstated", only="ply"),
+            Source("four_bit_linear", "otf-llm", "4.1.0", "MIT", only="otf_llm/otf_triton_kernel"),
+            Source("ragged_rows", "ring-flash-attn", "0.1.8", "MIT", only="ring_flash_attn/triton_utils"),
+            Source("power_attention", "retention", "1.0.7", "MIT", only="retention"),
+            Source("rounded_weights", "auto-round", "0.16.1", "Apache-2.0", only="auto_round_extension/triton"),
+            Source("spans", "superlinear", "0.1.0", "Apache-2.0", only="superlinear/kernels"),
+            Source(
+                "token_similarity", "voyager-index", "0.1.6", "CC-BY-NC-4.0", only="voyager_index/_internal/kernels"
+            ),
             Source("inductor_definitions", "transformers", "", "Apache-2.0", "installed", inductor=True),
             Source("inductor_further", "transformers", "", "Apache-2.0", "installed", inductor=True),
         )

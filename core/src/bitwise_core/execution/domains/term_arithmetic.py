@@ -31,7 +31,7 @@ from bitwise_core.execution.values.floats.sign_bits import (
     without_negated_plus_zero,
 )
 from bitwise_core.execution.values.floats.zero_signs import FOLLOWED, ZeroSigns, without_zero_signs
-from bitwise_core.execution.values.integers import narrow_integers, numbers_below, predicate_bits
+from bitwise_core.execution.values.integers import choice_trees, narrow_integers, numbers_below, predicate_bits
 from bitwise_core.execution.values.integers.bounds import (
     BOUNDED,
     maximum_of_either,
@@ -355,6 +355,8 @@ class TermArithmetic(StepsInOrder):
             return self.floating(operation, operands)
         operation = signed_extremum(operation, operands)
         chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
+        if chosen is None:
+            chosen = choice_trees.of_tree(operation, operands, self.select)
         if chosen is not None:
             return chosen
         wide = narrow_integers.wide_operation(operation, operands)
@@ -463,12 +465,10 @@ class TermArithmetic(StepsInOrder):
             return value
         bits = value.bits
         negated = L.nonempty(L.has_flag(choice.predicate, L.NEGATED))
-        if negated is False and (choice.high, choice.low) == (1, 0):
+        if negated is False and (choice.high == 1).all() and (choice.low == 0).all():
             return value
-        one, factor, offset = (
-            L.constant_vector(np.full((1, 1), each, dtype=L.UNSIGNED[bits]))
-            for each in (1, choice.high - choice.low & (1 << bits) - 1, choice.low)
-        )
+        one = L.constant_vector(np.full((1, 1), 1, dtype=L.UNSIGNED[bits]))
+        factor, offset = (L.constant_vector(each) for each in (choice.high - choice.low, choice.low))
         number = as_symbolic_vector(self._choice(L.without_flags(choice.predicate, L.NEGATED), 1, 0, bits))
         number = L.blend(negated, _linear(f"sub.b{bits}", one, number), number)
         return _linear(f"add.b{bits}", _linear(f"mul.b{bits}", number, factor), offset)
@@ -538,10 +538,12 @@ class TermArithmetic(StepsInOrder):
             result = L.blend(known & ~taken, right, result)
         if left.bits > 1 and result.maximum is None:
             result.maximum = maximum_of_either(if_true, if_false)
+        if left.bits > 1:
+            self.first_extrema.note_select(*values, result)
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
             return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
-        return result
+        return choice_trees.with_choices(result, predicate, if_true, if_false)
 
     def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
         """See `Domain.with_open_nans`."""
@@ -572,9 +574,9 @@ class TermArithmetic(StepsInOrder):
         """Return the operation of a name on integers or predicates, or a comparison."""
         return self.integer(operation(name), operands)
 
-    def _choice(self, predicate: Value, high: int, low: int, bits: int) -> Value:
-        """Return one of two numbers in `bits` bits: `high` where a predicate holds, else `low`."""
-        return self.select(predicate, *(np.full((1, 1), each, dtype=L.UNSIGNED[bits]) for each in (high, low)))
+    def _choice(self, predicate: Value, high: Array | int, low: Array | int, bits: int) -> Value:
+        """Return one of two numbers of each lane in `bits` bits: `high` where a predicate holds, else `low`."""
+        return self.select(predicate, *(np.atleast_2d(np.asarray(each, L.UNSIGNED[bits])) for each in (high, low)))
 
     def _note_zero_sign(self, value: SymbolicVector, form: str) -> None:
         """Note what a value of 16 bits is as an operand of a matrix step without signed zeros.

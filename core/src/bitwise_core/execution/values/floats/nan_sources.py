@@ -77,8 +77,8 @@ def where_number(condition: SymbolicVector, value: SymbolicVector, *, truth: boo
 def _number_test(info: Operation, values: Sequence[SymbolicVector]) -> tuple[bool | None, int]:
     """Return the truth for which an operand with unspecified bits of a NaN is a number, and its place; None for none.
 
-    Comparisons of floating-point numbers are false for NaNs.  All NaN patterns lie above the infinity as unsigned
-    integers, those with a sign included.
+    Comparisons of floating-point numbers are false for NaNs.  As integers, all NaN patterns lie at or above
+    `_first_nan`.
     """
     if not info.is_comparison or info.verb not in ("eq", "lt", "le", "ord"):
         return None, 0
@@ -103,13 +103,23 @@ def _number_test(info: Operation, values: Sequence[SymbolicVector]) -> tuple[boo
         if info.verb == "eq":
             if number & ~(1 << form.bits - 1) <= infinity:
                 return True, place
-        elif kind.signed is False:
-            first, strict = infinity + 1, info.verb == "lt"
+        elif kind.signed is not None:
+            first, strict = _first_nan(infinity, form.bits, kind.signed), info.verb == "lt"
+            number = _signed(number, form.bits) if kind.signed else number
             if place == 0 and (number <= first if strict else number < first):
                 return True, place
             if place == 1 and (number < first if strict else number <= first):
                 return False, place
     return None, 0
+
+
+def _first_nan(infinity: int, bits: int, signed: bool) -> int:
+    """Return the least NaN pattern of a format as an integer: of those without a sign, or of all if it is signed."""
+    return _signed(infinity + 1 | 1 << bits - 1, bits) if signed else infinity + 1
+
+
+def _signed(pattern: int, bits: int) -> int:
+    return pattern - (1 << bits) if pattern >> bits - 1 else pattern
 
 
 def _is_unspecified(value: SymbolicVector) -> bool:

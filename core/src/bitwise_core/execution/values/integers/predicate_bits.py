@@ -1,9 +1,9 @@
 """Integers whose bits are predicates, as a compiler packs the predicates of many elements into one register.
 
-A select of two constants has the bits of its predicate, its negation, and constants.  Masks, shifts by constants and
-the concatenation of parts move such bits, and a comparison with a constant reads them again: it is a conjunction of
-predicates.  So a predicate that passed through a register is the predicate itself.  The number of bits that are set is
-the sum of the predicates as numbers.
+A select of two constants of each lane has the bits of its predicate, its negation, and constants.  Masks, shifts by
+constants and the concatenation of parts move such bits, and a comparison with a constant reads them again: it is a
+conjunction of predicates.  So a predicate that passed through a register is the predicate itself.  The number of bits
+that are set is the sum of the predicates as numbers.
 
 An operation on integers of which each is one of two constants, by the same predicate, is such an integer too, and so is
 a slice or an extension of one.
@@ -53,7 +53,7 @@ class Builder:
     """The domain's operation of a name, and its select of two numbers in a number of bits by a predicate."""
 
     apply: Apply
-    select: Callable[[Value, int, int, int], Value]
+    select: Callable[[Value, Array | int, Array | int, int], Value]
 
     def number(self, predicate: Value, bits: int) -> Value:
         """Return 1 in `bits` bits where a predicate holds, else 0."""
@@ -62,11 +62,11 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a select of two constants selects: `high` where the predicate holds, else `low`."""
+    """What a select of two constants of each lane selects: `high` where the predicate holds, else `low`."""
 
     predicate: SymbolicVector
-    high: int
-    low: int
+    high: Array
+    low: Array
 
 
 class PredicateBits(SymbolicVector):
@@ -105,10 +105,11 @@ class PredicateBits(SymbolicVector):
         if low == 0 and self.ones == 1:
             return self._builder.number(_inheriting(self.predicates[0], (self,)), bits)
         if self.choice is not None and bits > 1:
-            mask = (1 << bits) - 1
-            return self._builder.select(
-                self.choice.predicate, self.choice.high >> low & mask, self.choice.low >> low & mask, bits
+            high, low_number = (
+                each >> each.dtype.type(low) & each.dtype.type((1 << bits) - 1)
+                for each in (self.choice.high, self.choice.low)
             )
+            return self._builder.select(self.choice.predicate, high, low_number, bits)
         ones = self.ones >> low & (1 << bits) - 1
         return PredicateBits(
             extract_vector(self, low, bits), lambda: self.predicates[low : low + bits], ones, self._builder
@@ -206,22 +207,32 @@ def without_bits(value: Value) -> Value:
 def selected_constants(
     selected: Value, predicate: SymbolicVector, if_true: Array, if_false: Array, builder: Builder
 ) -> Value:
-    """Return a select of two constants, one for all lanes, with its bits."""
-    if not isinstance(selected, SymbolicVector) or if_true.size != 1 or if_false.size != 1:
+    """Return a select of two constants of each lane with its bits."""
+    if not isinstance(selected, SymbolicVector):
         return selected
-    high, low = int(if_true.reshape(())[()]), int(if_false.reshape(())[()])
 
     def bits_of() -> tuple[Value, ...]:
-        choices: dict[tuple[int, int], Value] = {(1, 0): predicate, (0, 0): _constant(False), (1, 1): _constant(True)}
-        if ~high & low:
-            choices[0, 1] = builder.apply("not.b1", [predicate])
-        return tuple(choices[high >> place & 1, low >> place & 1] for place in range(selected.bits))
+        found: dict[tuple[bytes, bytes], Value] = {}
+        opposite = builder.apply("not.b1", [predicate])
+        bits = []
+        for high, low in zip(*(_bits_of_numbers(each, selected.bits) for each in (if_true, if_false)), strict=True):
+            key = np.asarray(high).tobytes(), np.asarray(low).tobytes()
+            if key not in found:
+                found[key] = _bit_of_choice(predicate, opposite, np.asarray(high), np.asarray(low), builder.apply)
+            bits.append(found[key])
+        return tuple(bits)
 
     if np.all(L.has_flag(predicate, L.NEGATED)):
-        choice = Choice(L.without_flags(predicate, L.NEGATED), low, high)
+        choice = Choice(L.without_flags(predicate, L.NEGATED), if_false, if_true)
     else:
-        choice = Choice(predicate, high, low)
-    return PredicateBits(selected, bits_of, high | low, builder, choice)
+        choice = Choice(predicate, if_true, if_false)
+    return PredicateBits(selected, bits_of, _ones_of_numbers(if_true) | _ones_of_numbers(if_false), builder, choice)
+
+
+def _bit_of_choice(predicate: Value, opposite: Value, high: Array, low: Array, apply: Apply) -> Value:
+    """Return a bit that is `high` where a predicate holds, else `low`."""
+    holds, fails = combined("and", high & ~low, predicate, apply), combined("and", low & ~high, opposite, apply)
+    return combined("or", high & low, combined("or", holds, fails, apply), apply)
 
 
 def choice_of(value: Value) -> Choice | None:
@@ -234,7 +245,8 @@ def number_choice(value: Value) -> Choice | None:
     choice = choice_of(value)
     if choice is not None or not isinstance(value, PredicateBits) or value.ones != 1:
         return choice
-    return Choice(as_symbolic_vector(_inheriting(value.predicates[0], (value,))), 1, 0)
+    one, zero = (np.full((1, 1), each, dtype=L.UNSIGNED[value.bits]) for each in (1, 0))
+    return Choice(as_symbolic_vector(_inheriting(value.predicates[0], (value,))), one, zero)
 
 
 def of_choices(info: Operation, operands: Sequence[Value], builder: Builder) -> Value | None:
@@ -251,13 +263,12 @@ def of_choices(info: Operation, operands: Sequence[Value], builder: Builder) -> 
     pairs: list[tuple[Array, ...]] = []
     for operand, choice in zip(operands, choices, strict=True):
         if choice is not None and _same_predicate(choice.predicate, first.predicate):
-            kind = L.UNSIGNED[L.width(operand)]
-            pairs.append(tuple(np.full((1, 1), each, dtype=kind) for each in (choice.high, choice.low)))
-        elif isinstance(operand, np.ndarray) and operand.size == 1:
-            pairs.append((operand.reshape(1, 1),) * 2)
+            pairs.append((choice.high, choice.low))
+        elif isinstance(operand, np.ndarray):
+            pairs.append((np.atleast_2d(operand),) * 2)
         else:
             return None
-    high, low = (int(info.function(*each).reshape(())[()]) for each in zip(*pairs, strict=True))
+    high, low = (info.function(*each) for each in zip(*pairs, strict=True))
     return builder.select(first.predicate, high, low, info.bits)
 
 

@@ -13,6 +13,7 @@ place may have zeros of different signs.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -36,6 +37,7 @@ _PAIRS = {
     for largest in (True, False)
 }
 _DEPTH = 3
+_KEPT_SELECTS = 16
 
 KEPT_DEPTHS = {
     "and.b1": (2, 2),
@@ -76,6 +78,9 @@ class FirstExtrema:
 
     def __init__(self) -> None:
         self._sets = HashTable()
+        self._selected = deque[tuple[hashing.Words, SymbolicVector, SymbolicVector, SymbolicVector]](
+            maxlen=_KEPT_SELECTS
+        )
         self._condition: hashing.Words | None = None
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
 
@@ -105,6 +110,30 @@ class FirstExtrema:
         own = _Sets(keys, lowest, highest, _numbers(form, value, apply))
         found = self._sets.find(keys)
         return own if found is None else own.where(found[0], _Sets(*found[1]))
+
+    def note_select(
+        self, condition: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector, result: SymbolicVector
+    ) -> None:
+        """Keep the result of a select by a condition that is no negation, for the select of the place beside it."""
+        if condition.origins:
+            self._selected.append((condition.words, if_true, if_false, result))
+
+    def as_selected(
+        self, value: SymbolicVector, condition: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector
+    ) -> SymbolicVector:
+        """Return a select of values as the first of the last selects, in the lanes in which that had the same operands.
+
+        They may differ in form: the values have lost the operations that made them, which rules read.
+        """
+        for words, one, other, result in reversed(self._selected):
+            if one.bits != if_true.bits:
+                continue
+            lanes: Array = (words == condition.words).all(axis=0)
+            lanes = lanes & (full_hash(one) == full_hash(if_true)).all(axis=0)
+            lanes = lanes & (full_hash(other) == full_hash(if_false)).all(axis=0)
+            if lanes.any():
+                value = L.blend(L.nonempty(lanes), result, value)
+        return value
 
     def remembering(self, condition: SymbolicVector, apply: Apply) -> Apply:
         """Return `apply` with its results kept for as long as selects have the same condition.
@@ -220,6 +249,7 @@ def chosen_place(
             continue
         union, place = _first(form, largest, one, two, sets)
         value = as_symbolic_vector(select(condition, second, first))
+        value = firsts.as_selected(value, condition, second, first)
         readings.append((form, value, largest, union, lanes))
         fresh = lanes & ~done
         chosen = L.blend(fresh, place, chosen)
