@@ -113,6 +113,7 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "third-tuning": partial(drawn, 31),
     "fourth-held-out": partial(drawn, 32, 96),
     "fifth-held-out": partial(drawn, 33, 96),
+    "sixth-held-out": partial(drawn, 34),
 }
 """The choice is not fitted to the cases of the parts whose names end with `held-out`, as far as they were measured."""
 _RECORDED = ["models", "held-out"]

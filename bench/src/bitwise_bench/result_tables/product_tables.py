@@ -14,7 +14,9 @@ LAYOUTS: Mapping[tuple[str, str], str] = MappingProxyType({
     ("nn", "float16"): "rows of both, fp16", ("nt", "bfloat16"): "linear layer, bf16",
 })  # fmt: skip
 """The layouts and types of published products, by what a table calls them."""
-CHOICES: Mapping[str, str] = MappingProxyType({"default": "without tuning", "tuned": "tuned"})
+CHOICES: Mapping[str, str] = MappingProxyType({
+    "default": "without tuning", "first call": "timed at the first call", "tuned": "tuned",
+})  # fmt: skip
 """The times of published products, by what a table calls them."""
 
 

@@ -259,7 +259,7 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum", column_
     layouts = f", {int(not tiles.a_k_major)}, {int(not tiles.b_k_major)}" if tiles.a.size == 2 else ""
     start = _row_offset(tiles.b, column_part * columns) if column_part else 0
     for instruction in range(tiles.block_k // k):
-        right = f"%d_b_{instruction}_{column_part}"
+        right = f"%d_b_{instruction}" + (f"_{column_part}" if column_part else "")
         yield f"add.s64 {right}, %d_b_stage, {start + _k_offset(tiles.b, instruction) >> 4};"
         adds = "%p_starts" if starts and not instruction else "%p_adds"
         for part in range(parts):
