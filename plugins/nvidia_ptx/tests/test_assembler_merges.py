@@ -151,6 +151,7 @@ MERGED = {
     "maximum without a sign of a minimum of floats": (
         "min.f32 %f3, %f1, 0f00000000;", WORD, "mov.b32 %r3, %f3; add.u32 %r3, %r3, 0; max.u32 %r9, %r3, 0;"),
     "minimum of a maximum of floats": ("max.ftz.f32 %f3, %f1, 0f00000000;", WORD, "mov.b32 %r3, %f3; min.s32 %r9, %r3, 0;"),
+    "minimum without a sign of a rectified minimum": ("min.relu.s32 %r3, %r1, %r2;", PAIR, "min.u32 %r9, %r3, 0;"),
     "maximum without a sign of a selection": (
         "setp.lt.s32 %p1, %r1, 0; selp.b32 %r3, %r1, 0, %p1;", PAIR, "max.u32 %r9, %r3, 0;"),
     "selection without a sign of a minimum": (

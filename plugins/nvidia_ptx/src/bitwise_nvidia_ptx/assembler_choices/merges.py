@@ -599,6 +599,8 @@ def _bounds_at_zero(instruction: Instruction, sources: Sources) -> list[tuple[st
     def is_zero(number: int) -> bool:
         return not number & (1 << bits_of(instruction)) - 1
 
+    if instruction.opcode in ("min.relu.s32", "max.relu.s32"):
+        return [("max", "s32")]
     if extremum is not None:
         zero = any(sources.may_be(each, is_zero, instruction) for each in instruction.operands[1:])
         return [(extremum[1], extremum[2])] if zero else []

@@ -24,7 +24,7 @@ _USUAL = (
     r"(and|or|xor|not)\.(pred|b16|b32|b64)|(shl\.b|shr\.[bsu])(16|32|64)",
     r"(add|sub|mul\.lo|mad\.lo|div|rem|min|max)\.[su](16|32|64)|mul\.hi\.[su](16|32|64)|(mul|mad)\.wide\.[su](16|32)",
     r"(add|sub|mad\.lo|mad\.hi)\.cc\.[su](32|64)|(addc|subc|madc\.lo|madc\.hi)(\.cc)?\.[su](32|64)",
-    r"(add|sub|min|max)\.[su]16x2|(min|max)(\.ftz)?\.xorsign\.abs\.f32",
+    r"(add|sub|min|max)\.[su]16x2|(min|max)\.relu\.s32|(min|max)(\.ftz)?\.xorsign\.abs\.f32",
     r"(neg|abs)\.s(32|64)|neg\.s16|(popc|clz|brev)\.b(32|64)|bfind\.[su](32|64)",
     r"bfe\.[su](32|64)|bfi\.b(32|64)|prmt\.b32|shf\.[lr]\.(wrap|clamp)\.b32|lop3\.b32",
     r"(add|sub|mul)(\.r[nzmp])?(\.ftz)?\.f32|fma\.r[nzmp](\.ftz)?\.f32|(add|sub|mul|fma)(\.r[nzmp])?\.f64",
