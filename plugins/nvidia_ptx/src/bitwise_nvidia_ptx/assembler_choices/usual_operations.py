@@ -1,10 +1,10 @@
-"""The operations on registers that compilers use, between which an assembler is known to be right.
+"""The operations on registers that compilers use: with others, an assembler is not trusted.
 
 PTX has some thousand forms of operations.  ptxas has patterns over two or three of them at once, and some return other
-bits than the instructions one by one.  Compilers use a part of the forms: what ptxas makes of any two of these has been
-executed (`python -m bitwise_bench.assembler_merges --usual`, `records/assembler-merges-sm90.json`), and the exceptions
-are rules of `merges`.  What it makes of an operation of another form, together with one that it reads or that reads
-it, is not known.  So the result of the later one of the two is one of its text.
+bits than the instructions one by one.  Compilers use a part of the forms.  Pairs of these are executed
+(`python -m bitwise_bench.assembler_merges --usual`, `records/assembler-merges-sm90.json`), and the known exceptions are
+rules of `merges`.  What ptxas makes of an operation of another form, together with one that it reads or that reads it,
+is not known.  So the result of the later one of the two is one of its text.
 
 The forms are those in texts of Triton, TorchInductor and nvcc, in all their types and roundings.
 """
