@@ -29,7 +29,7 @@ _USUAL = (
     r"bfe\.[su](32|64)|bfi\.b(32|64)|prmt\.b32|shf\.[lr]\.(wrap|clamp)\.b32|lop3\.b32",
     r"(add|sub|mul)(\.r[nzmp])?(\.ftz)?\.f32|fma\.r[nzmp](\.ftz)?\.f32|(add|sub|mul|fma)(\.r[nzmp])?\.f64",
     r"(add|sub|mul|fma)(\.rn)?\.b?f16(x2)?|(add|sub|mul|fma)(\.rn)?\.f32x2",
-    r"(neg|abs)(\.ftz)?\.f32|(neg|abs)\.(f64|b?f16(x2)?)|copysign\.f(32|64)",
+    r"(neg|abs)(\.ftz)?\.f32|(neg|abs)\.(f64|b?f16(x2)?)|(copysign|testp\.\w+)\.f(32|64)",
     r"(min|max)(\.ftz)?(\.NaN)?\.f32|(min|max)\.f64|(min|max)(\.NaN)?\.b?f16(x2)?",
     r"div\.(rn|full|approx)(\.ftz)?\.f32|(div|rcp|sqrt)\.rn\.f64|(rcp|sqrt)\.(rn|approx)(\.ftz)?\.f32",
     r"(rsqrt|ex2|lg2|sin|cos|tanh)\.approx(\.ftz)?\.f32",
