@@ -145,6 +145,8 @@ MERGED = {
         "mov.b16 %h7, 1; mov.b16 %h8, 0; mad.hi.u16 %h3, %h7, %h1, %h8;", HALF, "abs.ftz.f16 %h9, %h3; mov.b32 %r9, {%h9, %h9};"),
     "root of a comparison": (
         "set.leu.u32.f32 %r3, %f1, %f2;", PAIR, "mov.b32 %f3, %r3; sqrt.rn.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "pair of a literal that is taken apart": (
+        "mov.b64 %d4, 0x8000000000000000; mov.b64 {%r4, %r3}, %d4;", PAIR, "fma.rn.bf16x2 %r9, %r3, %r3, %r3;"),
     "maximum without a sign of a minimum": ("min.s32 %r3, %r1, 0;", PAIR, "max.u32 %r9, %r3, 0;"),
     "minimum of a maximum without a sign": (
         "mov.b64 %d4, {%r1, %r2}; max.u64 %d3, %d4, 0;", LONG, "min.s64 %d9, %d3, 0; mov.b64 {%r9, %r19}, %d9;"),

@@ -483,12 +483,12 @@ _HALF_SIGNS = ("neg.f16", "neg.bf16", "neg.ftz.f16", "abs.f16", "abs.bf16", "abs
 
 
 def _is_computed_literal(operand: Operand, sources: Sources) -> bool:
-    """Return whether the assembler computes an operand from literals by an operation on integers."""
+    """Return whether the assembler computes an operand from literals by integer operations, or takes one apart."""
     if not isinstance(operand, Register) or not sources.is_known(operand):
         return False
     moves = ("mov", "selp", "prmt", "shfl", "cvt")
     return any(
-        each.opcode.split(".", 1)[0] not in moves
+        (each.opcode.split(".", 1)[0] not in moves or isinstance(each.operands[0], Vector))
         and _PAIR_OF_FLOATS.fullmatch(each.opcode) is None
         and _LOAD.match(each.opcode) is None
         for each in sources.of(operand, literals=True)
