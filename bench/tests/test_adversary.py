@@ -168,7 +168,7 @@ def test_programs_of_a_class_differ_as_text_and_have_equal_forms() -> None:
 def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
     tally = worker(seed=7, number=0, seconds=600, gpu=False, rounds=20)
     assert tally.errors == []
-    assert sum(tally.equal.values()) > 300
+    assert sum(tally.equal.values()) > 200
     assert {scope.split(", ")[1] for scope in tally.equal} - {AUDITED} == set(SCOPES) - {AUDITED}
     assert [name for name in tally.wrong if "without NaN" in name] == []
     assert [name for name in tally.wrong if name.startswith(("ptx, launch", "ptx, every launch"))] == []

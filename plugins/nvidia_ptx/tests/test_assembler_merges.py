@@ -145,6 +145,21 @@ MERGED = {
         "mov.b16 %h7, 1; mov.b16 %h8, 0; mad.hi.u16 %h3, %h7, %h1, %h8;", HALF, "abs.ftz.f16 %h9, %h3; mov.b32 %r9, {%h9, %h9};"),
     "root of a comparison": (
         "set.leu.u32.f32 %r3, %f1, %f2;", PAIR, "mov.b32 %f3, %r3; sqrt.rn.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "pair of a literal that is taken apart": (
+        "mov.b64 %d4, 0x8000000000000000; mov.b64 {%r4, %r3}, %d4;", PAIR, "fma.rn.bf16x2 %r9, %r3, %r3, %r3;"),
+    "maximum without a sign of a minimum": ("min.s32 %r3, %r1, 0;", PAIR, "max.u32 %r9, %r3, 0;"),
+    "minimum of a maximum without a sign": (
+        "mov.b64 %d4, {%r1, %r2}; max.u64 %d3, %d4, 0;", LONG, "min.s64 %d9, %d3, 0; mov.b64 {%r9, %r19}, %d9;"),
+    "maximum without a sign of a minimum of floats": (
+        "min.f32 %f3, %f1, 0f00000000;", WORD, "mov.b32 %r3, %f3; add.u32 %r3, %r3, 0; max.u32 %r9, %r3, 0;"),
+    "minimum of a maximum of floats": ("max.ftz.f32 %f3, %f1, 0f00000000;", WORD, "mov.b32 %r3, %f3; min.s32 %r9, %r3, 0;"),
+    "minimum without a sign of a rectified minimum": ("min.relu.s32 %r3, %r1, %r2;", PAIR, "min.u32 %r9, %r3, 0;"),
+    "maximum without a sign of a selection": (
+        "setp.lt.s32 %p1, %r1, 0; selp.b32 %r3, %r1, 0, %p1;", PAIR, "max.u32 %r9, %r3, 0;"),
+    "selection without a sign of a minimum": (
+        "min.s32 %r3, %r1, 0;", PAIR, "setp.gt.u32 %p1, %r3, 0; selp.b32 %r9, %r3, 0, %p1;"),
+    "move under a guard without a sign of a minimum": (
+        "min.s32 %r3, %r1, 0;", PAIR, "setp.gt.u32 %p1, %r3, 0; mov.b32 %r9, 0; @%p1 mov.b32 %r9, %r3;"),
     "upper half of an extension": (
         "ld.global.u16 %h1, [%d2]; cvt.u32.u16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "upper half of an extension, behind moves": (
@@ -442,6 +457,11 @@ UNMERGED = {
     "rounding of a rounded number": ("cvt.rmi.f16.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "clamp of integers of two types": ("max.s32 %r3, %r1, 0;", PAIR, "min.u32 %r9, %r3, 100;"),
+    "minimum and maximum with 0 of one type": ("min.s32 %r3, %r1, 0;", PAIR, "max.s32 %r9, %r3, 0;"),
+    "maxima with 0 of two types": ("max.s32 %r3, %r1, 0;", PAIR, "max.u32 %r9, %r3, 0;"),
+    "selection of a rectified number by another one": (
+        "max.f32 %f3, %f1, 0f00000000;", WORD, "setp.gt.s32 %p1, %r2, 0; selp.f32 %f9, %f3, 0f00000000, %p1; mov.b32 %r9, %f9;"),
     "upper half of a signed extension": ("cvt.s32.s16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "field of an extension": ("cvt.u32.u16 %r3, %h1;", PAIR, "shr.u32 %r9, %r3, 16; add.u32 %r9, %r9, %r2;"),
     "halves of a sum with an extension": ("cvt.u32.u16 %r4, %h1; add.u32 %r3, %r4, %r2;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),

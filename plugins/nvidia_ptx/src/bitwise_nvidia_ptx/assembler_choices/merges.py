@@ -52,6 +52,8 @@ _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
 _SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
+_EXTREMUM = re.compile(r"(min|max)(?:\.ftz)?\.([suf](?:32|64))")
+_ORDER = re.compile(r"setp\.(?:lt|le|gt|ge|lo|ls|hi|hs)u?(?:\.(?:and|or|xor))?(?:\.ftz)?\.([suf](?:32|64))")
 _SATURATED_AGAIN = re.compile(r"(min|max)(\.ftz)?\.(f16|bf16|f32|f64)(x2)?|mul\.([\w.]*\.)?sat\.[\w.]*f(16|32)(x2)?")
 """What ptxas leaves out behind a saturation, for some literals: that of a number from 0 to 1."""
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
@@ -258,6 +260,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge(_NEGATED_CHOICE, between=choices)
     if base not in ("min", "max", "selp"):
         return None
+    if _share_zero(instruction, sources):
+        return _Merge(_AROUND_ZERO)
     clamps = _of_clamps(instruction, sources)
     return _of_extrema(instruction, sources) if clamps is None and base == "selp" else clamps
 
@@ -465,12 +469,12 @@ _HALF_SIGNS = ("neg.f16", "neg.bf16", "neg.ftz.f16", "abs.f16", "abs.bf16", "abs
 
 
 def _is_computed_literal(operand: Operand, sources: Sources) -> bool:
-    """Return whether the assembler computes an operand from literals by an operation on integers."""
+    """Return whether the assembler computes an operand from literals by integer operations, or takes one apart."""
     if not isinstance(operand, Register) or not sources.is_known(operand):
         return False
     moves = ("mov", "selp", "prmt", "shfl", "cvt")
     return any(
-        each.opcode.split(".", 1)[0] not in moves
+        (each.opcode.split(".", 1)[0] not in moves or isinstance(each.operands[0], Vector))
         and _PAIR_OF_FLOATS.fullmatch(each.opcode) is None
         and _LOAD.match(each.opcode) is None
         for each in sources.of(operand, literals=True)
@@ -526,6 +530,8 @@ def _of_guarded_move(instruction: Instruction, sources: Sources) -> _Merge | Non
     """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
     if choices := _negated_choice(instruction, sources):
         return _Merge(_NEGATED_CHOICE, between=choices)
+    if _share_zero(instruction, sources):
+        return _Merge(_AROUND_ZERO)
     if _of_clamps(instruction, sources) is not None:
         return _Merge("a move under a guard with the extremum before it")
     return _of_extrema(instruction, sources)
@@ -553,6 +559,51 @@ def _is_subnormal(numbers: Array) -> Array:
     magnitudes = numbers & np.uint64(0x7FFFFFFF)
     found: Array = (magnitudes != 0) & (magnitudes < 0x00800000)
     return found
+
+
+_AROUND_ZERO = "a maximum and a minimum with 0 of two types, which are 0 if both have one sign"
+
+
+def _share_zero(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether an extremum of integers with 0 may follow the opposite one of another type, also as selections."""
+    outer = [(verb, kind) for verb, kind in _bounds_at_zero(instruction, sources) if kind[0] in "su"]
+    if not outer:
+        return False
+    return any(
+        kind != other and (verb != opposite or not verb)
+        for operand in _choice(instruction, sources)
+        for each in sources.of(operand)
+        for opposite, other in _bounds_at_zero(each, sources)
+        for verb, kind in outer
+    )
+
+
+def _bounds_at_zero(instruction: Instruction, sources: Sources) -> list[tuple[str, str]]:
+    """Return the verbs and the types of which an instruction may be an extremum with 0; "" is either verb."""
+    extremum = _EXTREMUM.fullmatch(instruction.opcode)
+
+    def is_zero(number: int) -> bool:
+        return not number & (1 << bits_of(instruction)) - 1
+
+    if instruction.opcode in ("min.relu.s32", "max.relu.s32"):
+        return [("max", "s32")]
+    if extremum is not None:
+        zero = any(sources.may_be(each, is_zero, instruction) for each in instruction.operands[1:])
+        return [(extremum[1], extremum[2])] if zero else []
+    selects = instruction.opcode.startswith("selp.") or _is_guarded_choice(instruction, sources)
+    if not selects or bits_of(instruction) not in (32, 64):
+        return []
+    *choices, predicate = _choice(instruction, sources)
+    if not any(sources.may_be(each, is_zero, instruction) for each in choices):
+        return []
+    roots = {each for one in choices for each in roots_of(one, instruction, sources)}
+    return [
+        ("", order[1])
+        for each in sources.comparisons(predicate, instruction)
+        if (order := _ORDER.fullmatch(each.opcode)) is not None
+        and any(sources.may_be(one, is_zero, each) for one in each.operands[1:3])
+        and any(not roots.isdisjoint(roots_of(one, each, sources)) for one in each.operands[1:3])
+    ]
 
 
 def _of_clamps(instruction: Instruction, sources: Sources) -> _Merge | None:

@@ -1,9 +1,9 @@
-"""The operations on registers that compilers use, between which an assembler is known to be right.
+"""The operations on registers that compilers use: with others, an assembler is not trusted.
 
 PTX has some thousand forms of operations.  ptxas has patterns over two or three of them at once, and some return other
-bits than the instructions one by one.  Compilers use a part of the forms.  What ptxas makes of any two of these was
-executed (`python -m bitwise_bench.assembler.merge_search --usual`, `records/assembler-merges-sm90.json`), and the
-exceptions are rules of `merges`.  What it makes of an operation of another form, together with one that it reads or
+bits than the instructions one by one.  Compilers use a part of the forms.  Pairs of these are executed
+(`python -m bitwise_bench.assembler.merge_search --usual`, `records/assembler-merges-sm90.json`), and the known
+exceptions are rules of `merges`.  What ptxas makes of an operation of another form, together with one that it reads or
 that reads it, is not known.  So the result of the later one of the two is one of its text.
 
 The forms are those in texts of Triton, TorchInductor and nvcc, in all their types and roundings.
@@ -24,12 +24,12 @@ _USUAL = (
     r"(and|or|xor|not)\.(pred|b16|b32|b64)|(shl\.b|shr\.[bsu])(16|32|64)",
     r"(add|sub|mul\.lo|mad\.lo|div|rem|min|max)\.[su](16|32|64)|mul\.hi\.[su](16|32|64)|(mul|mad)\.wide\.[su](16|32)",
     r"(add|sub|mad\.lo|mad\.hi)\.cc\.[su](32|64)|(addc|subc|madc\.lo|madc\.hi)(\.cc)?\.[su](32|64)",
-    r"(add|sub|min|max)\.[su]16x2|(min|max)(\.ftz)?\.xorsign\.abs\.f32",
+    r"(add|sub|min|max)\.[su]16x2|(min|max)\.relu\.s32|(min|max)(\.ftz)?\.xorsign\.abs\.f32",
     r"(neg|abs)\.s(32|64)|neg\.s16|(popc|clz|brev)\.b(32|64)|bfind\.[su](32|64)",
     r"bfe\.[su](32|64)|bfi\.b(32|64)|prmt\.b32|shf\.[lr]\.(wrap|clamp)\.b32|lop3\.b32",
     r"(add|sub|mul)(\.r[nzmp])?(\.ftz)?\.f32|fma\.r[nzmp](\.ftz)?\.f32|(add|sub|mul|fma)(\.r[nzmp])?\.f64",
     r"(add|sub|mul|fma)(\.rn)?\.b?f16(x2)?|(add|sub|mul|fma)(\.rn)?\.f32x2",
-    r"(neg|abs)(\.ftz)?\.f32|(neg|abs)\.(f64|b?f16(x2)?)|copysign\.f(32|64)",
+    r"(neg|abs)(\.ftz)?\.f32|(neg|abs)\.(f64|b?f16(x2)?)|(copysign|testp\.\w+)\.f(32|64)",
     r"(min|max)(\.ftz)?(\.NaN)?\.f32|(min|max)\.f64|(min|max)(\.NaN)?\.b?f16(x2)?",
     r"div\.(rn|full|approx)(\.ftz)?\.f32|(div|rcp|sqrt)\.rn\.f64|(rcp|sqrt)\.(rn|approx)(\.ftz)?\.f32",
     r"(rsqrt|ex2|lg2|sin|cos|tanh)\.approx(\.ftz)?\.f32",
