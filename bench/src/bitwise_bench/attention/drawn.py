@@ -1,4 +1,4 @@
-"""Drawn shapes of decoding, on which nothing is tuned: equal lengths, pages, and lengths that differ."""
+"""Drawn shapes on which nothing is tuned: decoding of equal lengths, of pages and of lengths that differ; prefills."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ _WIDTHS = ((64, 64), (64, 64), (96, 96), (128, 128), (128, 128), (192, 128), (25
 _PAGES = (16, 32, 64, 128, 256)
 _SMALLEST, _LARGEST = 5e5, 4e9
 """The bytes of keys and values of a case."""
+_PREFILL_DEPTHS = (128, 128, 64)
+_MOST = 6e9
+"""The most pairs of a query and a key of all heads of a prefill."""
 
 
 def _drawn(rng: random.Random) -> dict[str, Any]:
@@ -43,6 +46,20 @@ def uneven(seed: int, count: int) -> tuple[dict[str, Any], ...]:
         if case["batch"] > 1:
             page = rng.choice(_PAGES) if len(cases) % 2 else 0
             cases.append({**case, "page": page, "seed": rng.randrange(1 << 16)})
+    return tuple(cases)
+
+
+def prefills(seed: int, count: int, causal: float = 1.0) -> tuple[dict[str, Any], ...]:
+    """Return cases of 4,096 to 16,384 queries of as many keys, of which the share `causal` is causal."""
+    rng = random.Random(seed)
+    cases: list[dict[str, Any]] = []
+    while len(cases) < count:
+        depth = rng.choice(_PREFILL_DEPTHS)
+        batch, queries = rng.choice((1, 1, 2, 3)), round(2 ** rng.uniform(12, 14))
+        share, groups = rng.choice((1, 2, 3, 4, 5, 7, 8)), rng.choice((1, 2, 4, 8, 8, 16))
+        case = {"batch": batch, "queries": queries, "heads": share * groups, "groups": groups, "depth": depth}
+        if share * groups >= 8 and batch * share * groups * queries**2 <= _MOST:
+            cases.append(case | ({} if rng.random() < causal else {"causal": False}) | {"held_out": True})
     return tuple(cases)
 
 

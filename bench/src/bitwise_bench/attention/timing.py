@@ -111,7 +111,7 @@ LENGTHS = (
     {"lengths": (7000, 500, 20, 2100), "heads": 24, "groups": 8, "depth": 128, "held_out": True},
     {"lengths": _MIXED, "heads": 16, "groups": 16, "depth": 64},
 )
-DRAWN = 20270301
+DRAWN = 20271130
 """The seed of drawn cases."""
 _REPEATED = 2e10
 """The most bytes of keys and values that are repeated for each head of a group."""
@@ -531,6 +531,8 @@ _MEASURES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], tuple[dic
     "drawn decode": (decode, drawn.equal_lengths(DRAWN, 48)),
     "drawn pages": (pages, tuple({**each, "flexible": True} for each in drawn.pages(DRAWN, 24))),
     "uneven": (uneven, tuple({**each, "flexible": True} for each in drawn.uneven(DRAWN, 20))),
+    "drawn prefill": (prefill, drawn.prefills(DRAWN, 16)),
+    "drawn gradients": (gradients, drawn.prefills(DRAWN + 1, 12, 0.75)),
 }
 STEPS = tuple(_MEASURES)
 
@@ -545,13 +547,13 @@ def compile_case(step: str, place: int, flex: bool = True) -> None:
         return
     queries = case.get("queries", 1)
     tensors = [
-        each.requires_grad_(step == "gradients") for each in tensors_of(case, queries, case.get("keys", queries))
+        each.requires_grad_("gradients" in step) for each in tensors_of(case, queries, case.get("keys", queries))
     ]
-    causal = step in ("prefill", "gradients") and case.get("causal", True)
+    causal = "queries" in case and case.get("causal", True)
     out = implementations(tensors, causal)["bitwise"]()
     if flex and case.get("flexible"):
         _flexible(tensors, causal)()
-    if step == "gradients":
+    if "gradients" in step:
         out.sum().backward()
     torch.cuda.synchronize()
 
