@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from bitwise_core import api
-from bitwise_core.checker.analysis import Session, prepare
+from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.sources import Options, buffer_numbers
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
 from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.hardware import Hardware
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
@@ -44,7 +43,6 @@ ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
 CLUSTER, ALONE_CLUSTER = (replace(each, members=2) for each in (FEWS, ALONES))
 MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
 RUNS, ALONE_RUNS = (replace(each, runs=True, programs=2) for each in (FEWS, ALONES))
-SHARES = replace(FEW, shares=True, programs=3)
 
 
 @dataclass(frozen=True)
@@ -157,21 +155,9 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
         source = source_of(call)
         assert source.launch is not None
         used = {name: state[name] for name in source.launch.buffers()}
-        if schedule.shares:
-            found = run_in_turn(source, used)
-        else:
-            found = api.run(source, used, target="sm_90", audit_contraction=False)
-        state |= {name: found[name].view(state[name].dtype).reshape(state[name].shape) for name in used}
+        found = api.run(source, used, target="sm_90", audit_contraction=False)
+        state |= {name: found[name].view(state[name].dtype) for name in used}
     return state["out"], state["logarithms"]
-
-
-def run_in_turn(source: Any, used: dict[str, Any]) -> dict[str, Any]:
-    """Return the buffers after a launch whose programs run one after the other: each waits for earlier ones alone."""
-    prepared = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
-    contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in used.items()}
-    for block in range(prepared.launch.blocks):
-        contents |= simulate(prepared, contents, blocks=[block]).after
-    return contents
 
 
 def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
@@ -224,7 +210,7 @@ PROBLEMS = {
     ),
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
-        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), RUNS, ALONE_RUNS, SHARES,
+        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), RUNS, ALONE_RUNS,
          CLUSTER, replace(ALONE_CLUSTER, members=4), replace(ALONE_MERGED, merged=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
@@ -285,13 +271,13 @@ PROBLEMS = {
     ),
     "pages of heads of 96": (
         Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
-        (FEWS, replace(ALONES, stages=7), replace(ALONE_RUNS, stages=7), MERGED, replace(SHARES, blocks=2)),
+        (FEWS, replace(ALONES, stages=7), replace(ALONE_RUNS, stages=7), MERGED),
     ),
     "more sequences than are looked up at once": (
         Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
         (replace(FEW, programs=2), RUNS, replace(FEWS, programs=2)),
     ),
-    "rows without keys among runs": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (RUNS, CLUSTER, SHARES)),
+    "rows without keys among runs": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (RUNS, CLUSTER)),
     "heads of 64 and tiles of two blocks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
     ),
@@ -628,6 +614,24 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
                 assert not loaded
                 released += 1
         assert released
+
+
+@pytest.mark.parametrize(
+    ("layout", "page", "rows"), [("dense", 0, None), ("varlen", 0, 16), ("paged", 16, None), ("paged", 128, 16)]
+)
+@pytest.mark.parametrize("schedule", [FEW, ALONE, TURN])
+def test_last_tiles_of_given_lengths_have_parts(layout: str, page: int, rows: int | None, schedule: Schedule) -> None:
+    """A page that is smaller than a tile is a part of its own; equal lengths end where their tensor does."""
+    pytest.importorskip("triton")
+    from attention_sources import dense
+    from bitwise_nvidia_sm90.attention import prepared
+
+    problem = Problem(form(), ((2, 97), (2, 97)), layout=layout, page=page)
+    operands, _ = operands_of(problem, np.random.default_rng(0))
+    call = calls_of(problem.desc, operands, schedule, 132, lambda shape: dense("numbers", "fp32", *shape))[0]
+    given = dict(zip(prepared.kernel_of(call).arg_names, call.arguments, strict=False))
+    for name in ("last_key", "last_value"):
+        assert (given[name].block_shape[2] if given[name] else None) == rows
 
 
 def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swizzled() -> None:

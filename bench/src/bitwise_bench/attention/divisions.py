@@ -24,12 +24,6 @@ from bitwise_bench.pinned_reductions.record import environment
 from bitwise_core.output_files import write_text
 
 KINDS = "decode", "pages", "uneven"
-ONLY = "members", "shares", "others"
-_OF_SHARES = {
-    64: ((2, 1), (2, 2), (4, 1)), 96: ((2, 1), (2, 2), (4, 1)), 128: ((1, 1), (2, 1), (1, 2)), 192: ((1, 1), (2, 1)),
-    256: ((1, 1),),
-}  # fmt: skip
-"""The blocks of a tile and the programs on a multiprocessor of divisions into equal shares, by the width of a head."""
 _LONGEST = 4e8
 """The bytes of keys and values above which calls are repeated less often."""
 
@@ -45,11 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=8, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=300, help="the time of all")
     parser.add_argument("--compile", action="store_true", help="compile alone, which fills the cache of Triton")
-    parser.add_argument(
-        "--only",
-        choices=ONLY,
-        help="divisions into clusters, into shares and those in use, or all but clusters",
-    )
+    parser.add_argument("--only", choices=("members", "others"), help="divisions into clusters alone, or all others")
     given = parser.parse_args(arguments)
     end = time.monotonic() + given.seconds
     drawers = {"decode": drawn.equal_lengths, "pages": drawn.pages, "uneven": drawn.uneven}
@@ -60,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with get_context("spawn").Pool(given.workers) as pool:
             compiled = [
                 pool.apply_async(compile_division, (kind, case, place))
-                for kind, case in cases for place in (None, *_asked(case, given.only))
+                for kind, case in cases for place, each in enumerate(divisions_of(case)) if _asked(each, given.only)
             ]  # fmt: skip
             for each in compiled:
                 each.wait(max(0.0, end - time.monotonic()))
@@ -80,13 +70,9 @@ def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
 
     found: dict[tuple[Any, ...], Any] = {}
     for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
-        found.setdefault(_kernel(each), each)
+        kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
+        found.setdefault(tuple(kernel.values()), each)
     return tuple(found.values())
-
-
-def _kernel(division: Any) -> tuple[Any, ...]:
-    """Return what of a division decides its kernel, without the numbers that are fitted."""
-    return tuple(one for name, one in asdict(division).items() if name not in ("rate", "share", "start"))
 
 
 def _candidates(depth: int) -> Iterator[Any]:
@@ -99,7 +85,6 @@ def _candidates(depth: int) -> Iterator[Any]:
         ("turns", False, 1, 1), ("turns", False, 2, 1), ("turns", False, 1, 2), ("turns", True, 1, 6),
         ("runs", False, 1, 1), ("runs", False, 2, 1), ("runs", False, 1, 2),
         ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4), ("long cluster", False, 1, 1),
-        *(("shares", False, *each) for each in _OF_SHARES[depth]),
     ):  # fmt: skip
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
         slot = blocks * block * 2 * (components if alone else depth)
@@ -108,25 +93,14 @@ def _candidates(depth: int) -> Iterator[Any]:
         least = max(2, depth // components) if alone else 3
         # One warp has no room for outputs of 256 components, and more have no tiles of two widths to hand.
         if stages >= least and not (alone and depth == 256) and not (span and not alone and depth == 96):
-            shares = kind == "shares"
             yield Division(
-                not shares, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span,
-                shares=shares,
-            )  # fmt: skip
+                True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
+            )
 
 
-def _asked(case: dict[str, Any], only: str | None) -> list[int]:
-    """Return the places of the divisions that are asked for."""
-    from bitwise_nvidia_sm90.attention.few_rows import DEVICES
-
-    used = [_kernel(each) for each in DEVICES[case["depth"]].ragged]
-
-    def asked(division: Any) -> bool:
-        if only == "shares":
-            return division.shares or _kernel(division) in used
-        return only is None or (only == "members") == (division.span > 0)
-
-    return [place for place, each in enumerate(divisions_of(case)) if asked(each)]
+def _asked(division: Any, only: str | None) -> bool:
+    """Return whether a division is one of those that are asked for."""
+    return only is None or (only == "members") == (division.span > 0)
 
 
 def room_of_states(depth: int, alone: bool, count: int) -> int:
@@ -187,14 +161,12 @@ def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = Fa
     desc = attention_descriptor(form)
     if place is None:
         return partial(attend, desc, operands)
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
-    division = divisions_of(case)[place]
-    schedule = schedule_of_division(division, batch * groups, longest, heads // groups, processors, groups)
+    schedule = schedule_of_division(divisions_of(case)[place], batch * groups, longest, heads // groups)
     return None if schedule is None else partial(attend, desc, operands, schedule)
 
 
-def compile_division(kind: str, case: dict[str, Any], place: int | None) -> None:
-    """Run one division of a case once, or the chosen one, so that its kernels are cached."""
+def compile_division(kind: str, case: dict[str, Any], place: int) -> None:
+    """Run one division of a case once, so that its kernels are cached."""
     import torch
 
     call = call_of(kind, case, place, small=True)
@@ -229,13 +201,14 @@ def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[s
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     longest = -(-max(lengths) // case["page"]) * case["page"] if case.get("page") else max(lengths)
     share = case["heads"] // case["groups"]
-    work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode", groups=case["groups"])
+    work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
-    for place in _asked(case, only):
-        division = divisions_of(case)[place]
+    for place, division in enumerate(divisions_of(case)):
+        if not _asked(division, only):
+            continue
         call = call_of(kind, case, place)
         if call is not None:
-            programs = work.programs(division, processors)
+            programs = min(division.resident * processors, work.units(division))
             expected = seconds_of(work, division, programs, processors)
             divisions.append({"division": asdict(division), "seconds": seconds(call), "expected": expected})
     return {

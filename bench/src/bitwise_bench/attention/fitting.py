@@ -3,9 +3,10 @@
     python -m bitwise_bench.attention.fitting FILE [FILE ...]
 
 It prints the table, and how much longer the chosen divisions take than the fastest ones, with the table that is used
-and with the new one.  A division is left out where the others choose as well without it.  A table that chooses best for
-the shapes of a fit may choose worse for others, so that it replaces the one in use after a measurement of shapes that
-the fit has not seen.
+and with the new one.  A division is left out where the others choose as well without it.  The table in use with other
+numbers is the new one where it chooses better than one that is fitted from nothing.  A table that chooses best for the
+shapes of a fit may choose worse for others, so that it replaces the one in use after a measurement of shapes that the
+fit has not seen.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for (depth, ragged), cases in sorted(groups.items()):
         device = DEVICES[depth]
         before = device.ragged if ragged else device.equal
-        kept = chosen_divisions(device, ragged, cases)
+        kept = min(
+            (chosen_divisions(device, ragged, cases), refined(device, before, ragged, cases)),
+            key=lambda each: regret(device, each, ragged, cases),
+        )
         fitted[depth][ragged] = kept
         print(
             f"# {depth}, {'ragged' if ragged else 'equal'}, {len(cases)} cases: over the fastest division "
@@ -89,16 +93,7 @@ def measured_of(result: Mapping[str, Any]) -> Measured:
     ragged = result["kind"] != "decode"
     lengths = drawn.lengths_of(case) if result["kind"] == "uneven" else [keys]
     mean = min(1.0, sum(lengths) / len(lengths) / keys)
-    work = Work(
-        case["batch"] * case["groups"],
-        keys,
-        share,
-        depth,
-        case.get("width", depth),
-        ragged,
-        mean=mean,
-        groups=case["groups"],
-    )
+    work = Work(case["batch"] * case["groups"], keys, share, depth, case.get("width", depth), ragged, mean=mean)
     seconds = {
         bare(Division(**each["division"])): each["seconds"] for each in result["divisions"] if each["seconds"]
     }  # fmt: skip
@@ -116,7 +111,6 @@ def described(division: Division) -> str:
     split = "_SPLIT" if division.split else "_WHOLE"
     kind = "_ALONE" * division.alone + "_ONCE" * division.once + "_RUNS" * division.runs
     span = f", span={division.span}" if division.span else ""
-    span += ", shares=True" * division.shares
     numbers = f"{division.rate:.3g}, {division.share:.3g}, {division.start:.3g}"
     shape = f"{division.blocks}, {division.resident}, {division.stages}, {division.columns}"
     return f"Division({split}, {shape}, {numbers}{f', **{kind}' if kind else ''}{span})"
@@ -124,7 +118,8 @@ def described(division: Division) -> str:
 
 def expected(work: Work, division: Division) -> float:
     """Return what the model expects of a division."""
-    return seconds_of(work, division, work.programs(division, PROCESSORS), PROCESSORS)
+    programs = min(division.resident * PROCESSORS, work.units(division))
+    return seconds_of(work, division, programs, PROCESSORS)
 
 
 def fit(division: Division, cases: Iterable[tuple[Work, float]]) -> Division:

@@ -173,17 +173,13 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     if rows == 64:
         tiles = -(-LAST * query.shape[1] // key.shape[1] // 16) * key.shape[1]
         found = (
-            schedule_of_division(each, tiles, len(key), 16, groups=key.shape[1])
-            for each in DEVICES[int(query.shape[-1])].divisions
+            schedule_of_division(each, tiles, len(key), 16) for each in DEVICES[int(query.shape[-1])].divisions
         )  # fmt: skip
         schedules += [each for each in found if each is not None]
         chunks, depth = -(-len(key) // CHUNK), int(query.shape[-1])
         alone = Schedule(16, True, True, 2 * (depth // min(64, depth & -depth)), programs=5, alone=True)
         several = Schedule(16, True, True, 3, programs=5)
         schedules += [replace(each, runs=True) for each in (alone, several)]
-        schedules += [
-            replace(several, split=False, shares=True, programs=programs * key.shape[1]) for programs in (1, 7, 60)
-        ]
         schedules += [
             replace(each, members=members)
             for each in (alone, several) for members in (2, min(MEMBERS, chunks))

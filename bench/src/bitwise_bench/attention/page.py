@@ -120,8 +120,10 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
         + "\n",
     ]
     teraflops, gigabytes = ("TFLOP/s", "operations", 1e12), ("GB/s", "bytes", 1e9)
+    columns_of_prefill = "batch x queries", "heads / groups", "width", "mask"
     for step, title, unit, columns in (
-        ("prefill", "Prefill, bf16", teraflops, ("batch x queries", "heads / groups", "width", "mask")),
+        ("prefill", "Prefill, bf16", teraflops, columns_of_prefill),
+        ("drawn prefill", "Prefill of drawn shapes, bf16", teraflops, columns_of_prefill),
         (
             "decode", "Decoding: one query for each sequence, bf16", gigabytes,
             ("batch x keys", "heads / groups", "width"),
@@ -146,9 +148,10 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
             "lengths", "Causal prefill of variable lengths, bf16; flash is PyTorch's `varlen_attn`", teraflops,
             ("lengths", "heads / groups", "width"),
         ),
+        ("gradients", "Gradients of a prefill, bf16, without the forward pass", teraflops, columns_of_prefill),
         (
-            "gradients", "Gradients of a prefill, bf16, without the forward pass", teraflops,
-            ("batch x queries", "heads / groups", "width", "mask"),
+            "drawn gradients", "Gradients of drawn prefills, bf16, without the forward pass", teraflops,
+            columns_of_prefill,
         ),
     ):  # fmt: skip
         if step in record:
@@ -156,7 +159,7 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
             parts += [
                 f"#### {title}\n",
                 *(["Recorded with earlier kernels.\n"] if earlier else []),
-                *([_reached(record[step]["results"])] if step in _DRAWN else []),
+                *([_reached(record[step]["results"], _DRAWN[step])] if step in _DRAWN else []),
                 *(_of_such_keys(record[step]["results"]) if step in _RAGGED else []),
                 _table(record[step]["results"], columns, unit),
                 *_missing(record[step].get("missing", ())),
@@ -179,14 +182,18 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-_DRAWN = ("drawn decode", "drawn pages", "uneven")
-"""The steps of shapes that a generator draws."""
+_DECODING: Mapping[int | None, float] = {None: 0.95}
+_DRAWN: Mapping[str, Mapping[int | None, float]] = {
+    "drawn decode": _DECODING, "drawn pages": _DECODING, "uneven": _DECODING, "drawn prefill": {128: 0.9, 64: 0.85},
+    "drawn gradients": {None: 0.8},
+}  # fmt: skip
+"""The steps of shapes that a generator draws, and the ratio that they should reach by the width of a head, or all."""
 _RAGGED = ("pages", "drawn pages", "uneven")
 """The steps whose keys the backends of ratios do not take."""
 STEPS: Mapping[str, str] = {
     "prefill": "prefill", "decode": "decoding", "pages": "decoding from pages", "drawn decode": "drawn decoding",
     "drawn pages": "drawn decoding from pages", "uneven": "drawn uneven lengths", "lengths": "variable lengths",
-    "gradients": "gradients",
+    "gradients": "gradients", "drawn prefill": "drawn prefill", "drawn gradients": "drawn gradients",
 }  # fmt: skip
 """The steps of a record whose results have a ratio, and what they are called."""
 
@@ -208,14 +215,22 @@ def _ratio(result: Mapping[str, Any]) -> float | None:
     return best / seconds["bitwise"] if best and seconds.get("bitwise") else None
 
 
-def _reached(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many of the drawn cases reach a ratio of 0.95."""
-    found = sorted(each for each in map(_ratio, results) if each is not None)
-    reached = sum(each >= 0.95 for each in found)
-    return (
-        f"Nothing was tuned on these shapes. {reached} of {len(found)} have a ratio of 0.95 or more; the least is "
-        f"{found[0]:.2f}, the geometric mean {geometric_mean(found):.2f}.\n"
-    )
+def _reached(results: Sequence[Mapping[str, Any]], least: Mapping[int | None, float]) -> str:
+    """Return how many of the drawn cases reach a ratio, for each width of a head that has one of its own."""
+    sentences = []
+    for width, ratio in least.items():
+        found = sorted(
+            each for each in (_ratio(one) for one in results if width in (None, one["case"]["depth"]))
+            if each is not None
+        )  # fmt: skip
+        if found:
+            sentences.append(
+                f"{sum(each >= ratio for each in found)} of {len(found)}"
+                + (f" of width {width}" if width else "")
+                + f" have a ratio of {ratio} or more; the least is {found[0]:.2f}, the geometric mean "
+                f"{geometric_mean(found):.2f}."
+            )
+    return " ".join(["Nothing was tuned on these shapes.", *sentences]) + "\n"
 
 
 def _of_such_keys(results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -223,7 +223,7 @@ def _results(
 
 
 def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp, and those of others have runs, shares or be clusters.
+    """Let the programs of half of all schedules be one warp, and those of others have runs of chunks or be clusters.
 
     What is drawn for evaluation does not depend on it.
     """
@@ -237,7 +237,6 @@ def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
         turns |= {"blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
     turns["runs"] = not turns["members"] and turns["columns"] == 1 and draw.random() < 0.5
-    turns["shares"] = not (turns["alone"] or turns["members"]) and draw.random() < 0.5
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
@@ -270,13 +269,10 @@ def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: A
         query, key, value, out, queries, keys, logarithms=found if logarithms else None, sinks=sinks, **extra
     )
     assert desc.chunk is not None
-    shares = turns.get("shares", False) and desc.window is None
-    split = bool(turns["split"]) and keys > desc.chunk and not shares
+    split = bool(turns["split"]) and keys > desc.chunk
     others = split and desc.window is None
     members = min(turns.get("members", 0), -(-keys // desc.chunk)) if others else 0
-    turns = {**turns, "split": split, "runs": others and turns.get("runs", False), "members": members, "shares": shares}
-    if shares:  # as many programs for each group of heads
-        turns["programs"] = min(turns["programs"], 40) * int(key.shape[-2]) * turns["columns"]
+    turns = {**turns, "split": split, "runs": others and turns.get("runs", False), "members": members}
     attend(desc, operands, Schedule(packed=True, **turns))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)

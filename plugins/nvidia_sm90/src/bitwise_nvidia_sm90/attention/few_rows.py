@@ -22,8 +22,6 @@ _HANDED = 2e-7
 """Seconds of the merge of a chunk that another program of the cluster has."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
-_CLEARED = 1.0e-6
-"""Seconds of a launch that clears flags."""
 _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
 _UNEVEN = 0.25
@@ -42,9 +40,9 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members; or
-    they have equal `shares` of all keys.  A program streams up to `rate` GB/s and starts a part in `start`
-    microseconds, and all of them stream `share` of the bandwidth of memory.
+    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members.  A
+    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
+    bandwidth of memory.
     """
 
     split: bool
@@ -59,7 +57,6 @@ class Division:
     once: bool = False
     runs: bool = False
     span: int = 0
-    shares: bool = False
 
     def parts(self, chunks: float) -> float:
         """Return the parts of a row of so many chunks."""
@@ -117,10 +114,10 @@ DEVICES = {
             Division(_SPLIT, 1, 6, 9, 1, 15.9, 1.3, 2.9, **_ALONE_ONCE),
         ),
         (
-            Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.17, 0, **_ONCE),
-            Division(_SPLIT, 2, 2, 4, 1, 49, 0.723, 0, **_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 8.71, 0.993, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 34.9, 0.938, 0, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 2, 6, 1, 35.9, 1.11, 0.5, **_ONCE),
+            Division(_SPLIT, 2, 2, 4, 1, 39.2, 0.813, 0, **_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 10.9, 1.14, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 27.9, 0.846, 0, **_ALONE_ONCE),
         ),
     ),
     128: Device(
@@ -134,12 +131,12 @@ DEVICES = {
             Division(_SPLIT, 1, 3, 4, 1, 27.3, 1.24, 0, **_ALONE),
         ),
         (
-            Division(_WHOLE, 1, 1, 6, 1, 48.5, 1.13, 0.891, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 60.6, 1.19, 0.891, **_ONCE),
             Division(_WHOLE, 1, 1, 6, 2, 46.7, 0.982, 0.896, **_ONCE),
-            Division(_SPLIT, 1, 2, 3, 1, 38.6, 1.21, 0, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 97.1, 0.922, 1.67, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 2.19, **_ONCE),
-            Division(_SPLIT, 1, 6, 2, 1, 13.4, 1.06, 2.34, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 38.6, 1.07, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 77.7, 0.922, 1.67, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 1.69, **_ONCE),
+            Division(_SPLIT, 1, 6, 2, 1, 26.2, 0.959, 2.34, **_ALONE_ONCE),
         ),
     ),
     192: Device(
@@ -181,7 +178,6 @@ class Work:
 
     Each has up to `keys` keys of `depth` and values of `width` components, in 16 bits; `ragged` says that the lengths
     may differ, and `windowed` that a window hides some.  The mean of the lengths is the share `mean` of the longest.
-    A sequence has rows of so many `groups` of heads.
     """
 
     rows: int
@@ -192,7 +188,6 @@ class Work:
     ragged: bool
     windowed: bool = False
     mean: float = 1.0
-    groups: int = 1
 
     @property
     def chunks(self) -> int:
@@ -202,16 +197,6 @@ class Work:
     def units(self, division: Division) -> int:
         """Return the parts of rows that programs take, where all lengths are the longest."""
         return round(self.rows * division.columns * division.parts(self.chunks))
-
-    def programs(self, division: Division, processors: int) -> int:
-        """Return how many programs a division has at a time on a GPU with so many multiprocessors.
-
-        Those with equal shares have as many for each group of heads.
-        """
-        if not division.shares:
-            return min(division.resident * processors, self.units(division))
-        units = self.groups * division.columns
-        return units * max(1, min(division.resident * processors // units, self.rows // self.groups * self.chunks))
 
 
 def division_of(work: Work, processors: int, device: Device | None = None) -> tuple[Division, int]:
@@ -223,13 +208,13 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        if (division.runs or division.span or division.shares) and work.windowed:
+        if (division.runs or division.span) and work.windowed:
             continue
         if division.span and work.chunks > MEMBERS * division.span:
             continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
-        programs = work.programs(division, processors)
+        programs = min(division.resident * processors, units)
         times = [
             seconds_of(replace(work, mean=mean), division, programs, processors)
             for mean in (_MEANS if work.ragged else (1.0,))
@@ -245,7 +230,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     chunks = keys / CHUNK + 0.5 if work.mean < 1 and work.chunks > 1 else float(work.chunks)
     parts = work.rows * division.parts(chunks)
     units = parts * division.columns
-    programs = programs if division.shares else min(programs, max(1, round(units)))
+    programs = min(programs, max(1, round(units)))
     components = work.depth + work.width
     read = 2 * keys * work.rows / parts * (work.depth + work.width / division.columns)
     cached = 2 * work.rows * keys * components <= _CACHE
@@ -264,10 +249,6 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         """Return the seconds of a part, where so many are visited at a time."""
         return read / streamed(max(1.0, count)) + start
 
-    if division.shares:
-        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate
-        seconds = max(read * units / min(rate * programs, bandwidth), longest) + start * max(1.0, units / programs)
-        return seconds + _CLEARED + (_RAGGED_START if work.ragged else _START)
     if division.runs:  # a run has whole chunks
         seconds = math.ceil(units / programs) * read / streamed(programs) + start
     else:

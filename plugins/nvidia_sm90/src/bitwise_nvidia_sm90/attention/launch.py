@@ -25,10 +25,9 @@ class Schedule:
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
     take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
     equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
-    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `shares`,
-    for keys without a window, they have equal shares of the tiles of the rows of a group, a multiple of its number of
-    groups, and hand states to each other.  With `merged`, where programs take chunks in turn, a program of the kernel
-    that merges them has so many rows, else components of one.
+    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `merged`,
+    where programs take chunks in turn, a program of the kernel that merges them has so many rows, else components of
+    one.
     """
 
     rows: int
@@ -46,7 +45,6 @@ class Schedule:
     runs: bool = False
     members: int = 0
     merged: int = 0
-    shares: bool = False
 
     @property
     def warps(self) -> int:
@@ -60,10 +58,8 @@ _SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
 """The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
-_SMALL_PAGE = 64
-"""The most keys of pages that two warps copy."""
 _LAST_ROWS = 16
-"""The rows of the parts of the last tile of a sequence, of which the others are not copied."""
+"""The rows of the parts of the last tile of a sequence, which ends with the part of its last key."""
 _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
 _MANY_ROWS, _FEW_CHUNKS = 512, 10
@@ -89,17 +85,8 @@ def schedule_of(
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         windowed = desc.window is not None
-        work = Work(
-            sequences * groups,
-            seen,
-            queries * share,
-            desc.scores.k,
-            width or desc.scores.k,
-            ragged,
-            windowed,
-            groups=groups,
-        )
-        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors, groups)
+        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
+        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors)
         assert found is not None
         return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
@@ -131,26 +118,20 @@ def schedule_of(
 
 
 def schedule_of_division(
-    division: Division, rows: int, keys: int, heads: int, processors: int = 132, groups: int = 1
+    division: Division, rows: int, keys: int, heads: int, processors: int = 132
 ) -> Schedule | None:  # fmt: skip
     """Return the schedule of a division of so many rows with at most `keys` keys; None for one chunk that it splits.
 
-    Each has `heads` packed rows, and a sequence has rows of so many `groups` of heads.  `processors` are the
-    multiprocessors of the GPU.
+    Each has `heads` packed rows.  `processors` are the multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
     if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
         return None
     parts = rows * division.columns * (chunks if division.split else 1)
-    if division.shares:
-        # Neighbours have the same share of each group of heads.
-        units = groups * division.columns
-        parts = max(1, min(division.resident * processors // units, rows // groups * chunks)) * units
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
-        programs=parts if division.once or division.shares else min(division.resident * processors, parts),
-        resident=division.resident, alone=division.alone, runs=division.runs, shares=division.shares,
-        members=min(MEMBERS, chunks) if division.span else 0,
+        programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
+        alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
         merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
 
@@ -327,7 +308,7 @@ def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) ->
 def _last_key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) -> Any:
     """Return a map of keys or values by the parts of the last tile of a sequence.
 
-    None where all tiles have rows of the parts, where tiles are copied in smaller pages, and for no components.
+    None where all rows of a tile are copied, where tiles are copied in smaller pages, and for no components.
     """
     dense = operands.key_starts is None and operands.page_table is None
     if not width or dense or 0 < _page_size(operands) < rows:
@@ -368,27 +349,12 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     handed = schedule.members > 0  # the states of chunks stay in shared memory
-    clear: list[Call] = []
-    flags = None
-    if schedule.shares:
-        assert desc.window is None
-        assert schedule.rows == _FEW_ROWS
-        assert not schedule.split
-        assert not schedule.alone
-        places = schedule.programs
-        flags = workspace((places,))
-        block = max(32, power_above(places))
-        clear = [Call("shares", "clear_flags", (1, 1, 1), (flags, places), {"BLOCK": block}, 1, 1, dependent=True)]
     if handed:
         assert desc.window is None
         assert columns == 1
         assert schedule.alone or width == _power_below(width)
         places = sequences * groups * tiles * schedule.members
-    states: tuple[Any, Any, Any] = None, None, None
-    if schedule.shares:
-        states = _states(2 * places * stored, width, workspace)
-    elif schedule.split and not handed:
-        states = _states(parts * stored, width, workspace)
+    states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
     merge: list[Call] = []
     if schedule.split and not handed:
         merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
@@ -411,8 +377,8 @@ def _turns_calls(
         "visit_parts",
         (places if handed else min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
-            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
+            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
@@ -422,7 +388,7 @@ def _turns_calls(
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, **_division(schedule, chunks, places),
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "COPIERS": _copiers(operands, schedule),
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         1,
@@ -430,12 +396,7 @@ def _turns_calls(
         registers=_registers(schedule),
         cluster=max(1, schedule.members),
     )  # fmt: skip
-    return [*clear, forward, *merge]
-
-
-def _copiers(operands: AttentionOperands, schedule: Schedule) -> int:
-    """Return the number of warps that copy: one has no time for small pages."""
-    return 2 if 0 < _page_size(operands) <= _SMALL_PAGE and not schedule.members else 1
+    return [forward, *merge]
 
 
 def _alone_call(
@@ -482,12 +443,12 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 4 if schedule.shares else 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
+    split = 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
     several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
         "SPLIT": split,
         "SEVERAL": several,
-        "ONCE": bool(schedule.members) or (schedule.programs >= places and not (schedule.runs or schedule.shares)),
+        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
         "MEMBERS": schedule.members,
         "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
     }

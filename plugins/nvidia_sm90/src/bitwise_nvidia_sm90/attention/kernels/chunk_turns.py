@@ -31,7 +31,6 @@ from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_a
 from bitwise_nvidia_sm90.attention.kernels.parts import (
     CLUSTER,
     RUNS,
-    SHARES,
     first_part,
     keys_of_part,
     part_after,
@@ -40,7 +39,6 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     places_of_longest,
     row_of_member,
 )
-from bitwise_nvidia_sm90.attention.kernels.shares import STATES, signal, wait_for
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
@@ -54,8 +52,6 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
-BOTH, KEYS, VALUES = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2)
-"""What the warp that copies has: tiles of keys and of values, or one of both."""
 
 
 @gluon.jit
@@ -114,16 +110,10 @@ def copy_parts(
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
     SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SEVERAL: gl.constexpr,
-    KIND: gl.constexpr,
 ):  # fmt: skip
-    """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read.
-
-    KIND says whether those of keys, those of values or both are copied.
-    """
+    """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
-    key_map, key_rest_map, value_map, value_rest_map, last_key_map, last_key_rest, last_value_map, last_value_rest = (
-        maps
-    )
+    key_map, key_rest_map, value_map, value_rest_map, last_key, last_key_rest, last_value, last_value_rest = maps
     UP_TO_END: gl.constexpr = (PAGE > 0) or (key_starts is not None)
     k_parts, k_rest_parts, v_parts, v_rest_parts = parts
     EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and not (SPLIT == CLUSTER and SEVERAL)
@@ -156,33 +146,31 @@ def copy_parts(
         for start in range(begin, end, N):
             # The pages of the next tile are read while this one is copied.
             next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
-            if KIND != VALUES:
-                mbarrier.wait(empty.index(slot), phase)
-                bar = full.index(slot)
-                expect_tile_before(bar, key_map, last_key_map, start, end, N, (D1 + D2) * 2, UP_TO_END)
+            mbarrier.wait(empty.index(slot), phase)
+            bar = full.index(slot)
+            expect_tile_before(bar, key_map, last_key, start, end, N, (D1 + D2) * 2, UP_TO_END)
+            copy_blocks(
+                key_map, last_key, k_parts, slot, bar, numbers, batch, group, first, start, end, 0, N, BLOCK, D1, PAGE,
+                UP_TO_END, 1,
+            )  # fmt: skip
+            if key_rest_map is not None:
                 copy_blocks(
-                    key_map, last_key_map, k_parts, slot, bar, numbers, batch, group, first, start, end, 0, N, BLOCK,
-                    D1, PAGE, UP_TO_END, 1,
+                    key_rest_map, last_key_rest, k_rest_parts, slot, bar, numbers, batch, group, first, start, end, D1,
+                    N, BLOCK, D2, PAGE, UP_TO_END, 1,
                 )  # fmt: skip
-                if key_rest_map is not None:
-                    copy_blocks(
-                        key_rest_map, last_key_rest, k_rest_parts, slot, bar, numbers, batch, group, first, start, end,
-                        D1, N, BLOCK, D2, PAGE, UP_TO_END, 1,
-                    )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
-            if KIND != KEYS:
-                mbarrier.wait(empty.index(slot), phase)
-                bar = full.index(slot)
-                expect_tile_before(bar, value_map, last_value_map, start, end, N, (DV1 + DV2) * 2, UP_TO_END)
+            mbarrier.wait(empty.index(slot), phase)
+            bar = full.index(slot)
+            expect_tile_before(bar, value_map, last_value, start, end, N, (DV1 + DV2) * 2, UP_TO_END)
+            copy_blocks(
+                value_map, last_value, v_parts, slot, bar, numbers, batch, group, first, start, end, column, N, BLOCK,
+                DV1, PAGE, UP_TO_END, D1 // DV1,
+            )  # fmt: skip
+            if value_rest_map is not None:
                 copy_blocks(
-                    value_map, last_value_map, v_parts, slot, bar, numbers, batch, group, first, start, end, column, N,
-                    BLOCK, DV1, PAGE, UP_TO_END, D1 // DV1,
+                    value_rest_map, last_value_rest, v_rest_parts, slot, bar, numbers, batch, group, first, start, end,
+                    DV1, N, BLOCK, DV2, PAGE, UP_TO_END, D2 // DV2,
                 )  # fmt: skip
-                if value_rest_map is not None:
-                    copy_blocks(
-                        value_rest_map, last_value_rest, v_rest_parts, slot, bar, numbers, batch, group, first, start,
-                        end, DV1, N, BLOCK, DV2, PAGE, UP_TO_END, D2 // DV2,
-                    )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
             numbers = next_numbers
         if ONCE:
@@ -336,70 +324,6 @@ def store_ended_chunk(
     """Store the state of the chunk that ends before the block `start`, if one does and the part has no first chunk."""
     if (start % CHUNK == 0) & (start > begin) & (begin > 0):
         store_state(states, start // CHUNK - 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-
-
-@gluon.jit
-def load_state(
-    states, chunk, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Return what `store_state` stored for a chunk, in the layouts of a state."""
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
-    inside = (first_packed + gl.arange(0, M, ROWS)) // GROUP < queries
-    row = (first_row + gl.arange(0, M, ROWS)) * chunks + chunk
-    found_top = gl.load(part_top + row, mask=inside, other=NOTHING, cache_modifier=".cg")
-    found_total = gl.load(part_total + row, mask=inside, other=0.0, cache_modifier=".cg")
-    found = ()
-    for side in gl.static_range(len(outs)):
-        source = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
-        found += (gl.load(source, mask=gl.expand_dims(inside, 1), other=0.0, cache_modifier=".cg"),)
-    found_top = gl.convert_layout(found_top, top.type.layout, assert_trivial=True)
-    return found_top, gl.convert_layout(found_total, total.type.layout, assert_trivial=True), found
-
-
-@gluon.jit
-def states_before(
-    shared, begin, state_top, state_total, state_outs, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Return the states of a part that begins at a key: those that the program before it handed over, if there is one.
-
-    They are the state of the chunks which have ended, and that of the chunk of the first key.
-    """
-    states, flags, before = shared
-    if begin > 0:
-        wait_for(flags, before)
-        state_top, state_total, state_outs = load_state(
-            states_of_program(states, before), 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
-        )
-        top, total, outs = load_state(
-            states_of_program(states, before), 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
-        )
-    return state_top, state_total, state_outs, top, total, outs
-
-
-@gluon.jit
-def states_of_program(states, program):
-    """Return the place of the states that a program hands over."""
-    part_top, part_total, part_out, stored, first_packed, queries = states
-    return part_top, part_total, part_out, program.to(gl.int64) * stored, STATES, first_packed, queries, 0
-
-
-@gluon.jit
-def hand_over(
-    shared, program, begin, end, state_top, state_total, state_outs, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
-    SEVERAL: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Hand over the states of a part that ends before the last key of its row."""
-    states, flags, _ = shared
-    state_top, state_total, state_outs, top, total, outs = after_chunk(
-        end, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
-    )
-    store_state(states_of_program(states, program), 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT)
-    store_state(states_of_program(states, program), 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-    signal(flags, program)
 
 
 @gluon.jit
@@ -598,10 +522,6 @@ def few_rows(
     state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
-    if SPLIT == SHARES:
-        state_top, state_total, state_outs, top, total, outs = states_before(
-            states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
-        )
     s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
@@ -685,16 +605,6 @@ def is_whole(
 
 
 @gluon.jit
-def ends_row(
-    sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr,
-    CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Return whether a part has the last keys of its rows; `own` are the lengths of their sequence."""
-    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-    return end >= behind
-
-
-@gluon.jit
 def of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs):
     """Return the state of a part: of the first chunks of a row that of all of them, else that of its chunk."""
     all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
@@ -735,7 +645,7 @@ def compute_parts(
     (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored, flags,
+        tiles, chunks, stored,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
@@ -782,10 +692,6 @@ def compute_parts(
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
         if SPLIT == CLUSTER:
             states = room
-        if SPLIT == SHARES:
-            states = (
-                (part_top, part_total, part_out, stored, tile * M, own_queries), flags, gl.program_id(0) - units
-            )  # fmt: skip
         if FEW:
             found = few_rows(
                 rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
@@ -804,16 +710,7 @@ def compute_parts(
         own = own_queries, own_keys, own_first
         if SPLIT == CLUSTER:
             hand_state(in_room(room, (end - 1 - begin) // CHUNK, M, DV1, 1), top, total, outs, M, DV1, OUT)
-        elif SPLIT == SHARES and not ends_row(sequence, tile, end, own, M, N, GROUP, CHUNK, CAUSAL):
-            hand_over(
-                states, gl.program_id(0), begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP,
-                CHUNK, DV1, DV2, VP, SEVERAL, OUT,
-            )  # fmt: skip
-        elif (
-            not SPLIT
-            or SPLIT == SHARES
-            or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL))
-        ):
+        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
@@ -867,8 +764,8 @@ def wait_beside(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, last_key_map, last_key_rest, last_value_map,
-    last_value_rest, output, logarithms, part_top, part_total, part_out, flags,
+    query, key_map, key_rest_map, value_map, value_rest_map, last_key, last_key_rest, last_value, last_value_rest,
+    output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -877,17 +774,16 @@ def visit_parts(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr, COPIERS: gl.constexpr,
+    COLUMNS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
     A part has one chunk with SPLIT, else all chunks.  Where SPLIT is RUNS, it has those of a run that are of one row.
-    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  Where it is
-    SHARES, a part has the tiles of a row that are in the share of a program, and `flags` are 0 at the start.  SEVERAL
-    says whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
+    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  SEVERAL says
+    whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
     components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
-    them, one of COLUMNS shares.  Stored rows have VP components.  One or two COPIERS are warps that copy.  The other
-    arguments are those of `chunks.forward`.
+    them, one of COLUMNS shares.  Stored rows have VP components.  The maps of the parts of
+    last tiles are those of `launch._last_key_map`, and the other arguments those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
@@ -916,11 +812,9 @@ def visit_parts(
     of_parts = (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored, flags,
+        tiles, chunks, stored,
     )  # fmt: skip
-    maps = (
-        key_map, key_rest_map, value_map, value_rest_map, last_key_map, last_key_rest, last_value_map, last_value_rest,
-    )  # fmt: skip
+    maps = key_map, key_rest_map, value_map, value_rest_map, last_key, last_key_rest, last_value, last_value_rest
     room = gl.program_id(0) * 0
     if SPLIT == CLUSTER:
         room = room_of_states(SPAN, M, DV1, 1)
@@ -940,7 +834,7 @@ def visit_parts(
                     (
                         given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
                         M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                        STAGES, ONCE, MEMBERS, SEVERAL, BOTH,
+                        STAGES, ONCE, MEMBERS, SEVERAL,
                     ),
                 ),
                 (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
@@ -948,37 +842,6 @@ def visit_parts(
             ],
             [1, 1, 2],
             [48, 24, 24],
-        )  # fmt: skip
-    elif COPIERS == 2:
-        gl.warp_specialize(
-            [
-                (
-                    compute_parts,
-                    (
-                        given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), room, D1, D2, DV1, DV2, COLUMNS,
-                        VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
-                        ONCE, MEMBERS,
-                    ),
-                ),
-                (
-                    copy_parts,
-                    (
-                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
-                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                        STAGES, ONCE, MEMBERS, SEVERAL, KEYS,
-                    ),
-                ),
-                (
-                    copy_parts,
-                    (
-                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
-                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                        STAGES, ONCE, MEMBERS, SEVERAL, VALUES,
-                    ),
-                ),
-            ],
-            [1, 1],
-            [48, 48],
         )  # fmt: skip
     else:
         gl.warp_specialize(
@@ -996,7 +859,7 @@ def visit_parts(
                     (
                         given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
                         M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                        STAGES, ONCE, MEMBERS, SEVERAL, BOTH,
+                        STAGES, ONCE, MEMBERS, SEVERAL,
                     ),
                 ),
             ],

@@ -15,8 +15,6 @@ RUNS = gl.constexpr(2)
 """The SPLIT of programs that have runs of consecutive chunks, of which all have equally many."""
 CLUSTER = gl.constexpr(3)
 """The SPLIT of programs of a cluster, which divide the chunks of a row."""
-SHARES = gl.constexpr(4)
-"""The SPLIT of programs that have equal shares of all tiles of keys, and hand the states of rows to each other."""
 
 
 @gluon.jit
@@ -36,8 +34,6 @@ def parts_of(
         chunks = (own_keys + CHUNK - 1) // CHUNK
         lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
         chunks -= lowest
-    if SPLIT == SHARES:  # a row without keys needs its zeros
-        chunks = gl.maximum(chunks, 1)
     return (own_queries * GROUP + M - 1) // M * groups, lowest, chunks
 
 
@@ -195,7 +191,7 @@ def next_part(
 @gluon.jit
 def places_before(
     behind, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, SPLIT: gl.constexpr = 1,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr,
 ):  # fmt: skip
     """Return the number of chunks of all rows of the sequences before `behind`, and of all sequences."""
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
@@ -206,18 +202,14 @@ def places_before(
             sequence = block + gl.arange(0, LOOKED_UP, ALL)
             width, _, chunks = parts_of(
                 sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences,
-                M, GROUP, CHUNK, ALIGNED, False, SPLIT,
+                M, GROUP, CHUNK, ALIGNED, False, True,
             )  # fmt: skip
             own = gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks
             own = gl.where(sequence < sequences, own, 0)
             total += gl.sum(own, axis=0)
             before += gl.sum(gl.where(sequence < behind, own, 0), axis=0)
     else:
-        width, _, chunks = parts_of(
-            behind * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences, M,
-            GROUP, CHUNK, ALIGNED, False, SPLIT,
-        )  # fmt: skip
-        own = width * chunks
+        own = (queries * GROUP + M - 1) // M * groups * ((keys + CHUNK - 1) // CHUNK)
         before, total = behind * own, sequences * own
     return before, total
 
@@ -305,94 +297,15 @@ def first_run(
 
 
 @gluon.jit
-def next_share(
-    left, place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the next part of a program that has `left` more tiles, up to the tile before `place` of a sequence.
-
-    A negative place is behind the last tile of the sequence.  A program goes from its last row to its first one: it
-    hands over the row of which it has the first tiles as soon as it can, and needs the state of the row of which it has
-    the last ones as late as it can.  The result has the tiles that are left after the part, the place of its first one,
-    and what `next_part` returns.
-    """
-    group = gl.program_id(0) % groups
-    tile, begin, end = left * 0, left * 0, left * 0
-    sequence = gl.where(left > 0, sequence, sequences)
-    while (begin >= end) & (sequence < sequences):
-        own = lengths_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-        )
-        width, _, tiles = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, 1, sequences, M, GROUP,
-            N, ALIGNED, False, SHARES,
-        )  # fmt: skip
-        place = gl.where(place < 0, width * tiles, place)
-        if place == 0:
-            sequence -= 1
-            place -= 1
-        else:
-            tile = (place - 1) // tiles
-            behind = place - tile * tiles
-            count = gl.minimum(left, behind)
-            _, end = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-            begin, end = (behind - count) * N, gl.minimum(end, behind * N)
-            place -= count
-            left -= count
-            sequence = gl.where((left > 0) | (begin < end), sequence, sequences)
-    return left, place, sequence, group, tile, begin, end
-
-
-@gluon.jit
-def first_share(
-    query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the first part of a program with a share of the tiles of one group of heads; see `next_share`.
-
-    Neighbours have the same share of different groups, whose keys share the pages of memory.
-    """
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    program, programs = gl.program_id(0) // groups, gl.num_programs(0) // groups
-    _, total = places_before(
-        program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 1, sequences, M, GROUP, N,
-        ALIGNED, SHARES,
-    )  # fmt: skip
-    behind = start_of_run(program + 1, programs, total)
-    left = behind - start_of_run(program, programs, total)
-    place = gl.maximum(behind - 1, 0)
-    if RAGGED:
-        place, _, sequence, before = sequence_of_place(
-            place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, 1, sequences,
-            M, GROUP, N, ALIGNED, False, SHARES,
-        )  # fmt: skip
-        place -= before
-    else:
-        of_sequence = gl.maximum(total // sequences, 1)
-        sequence, place = place // of_sequence, place % of_sequence
-    return next_share(
-        left, place + 1, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
-        sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED,
-    )  # fmt: skip
-
-
-@gluon.jit
 def part_after(
     place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
     sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
-    """Return the part of a program after one of a sequence, as `next_part`, `next_run` and `next_share` do."""
+    """Return the part of a program after one of a sequence, as `next_part` and `next_run` do."""
     if SPLIT == RUNS:
         place, block, sequence, group, tile, begin, end = next_run(
-            place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
-            sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED,
-        )  # fmt: skip
-    elif SPLIT == SHARES:
-        place, block, sequence, group, tile, begin, end = next_share(
             place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
             sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED,
         )  # fmt: skip
@@ -416,11 +329,6 @@ def first_part(
         gdc_wait()
     if SPLIT == RUNS:
         place, block, sequence, group, tile, begin, end = first_run(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP, CHUNK,
-            CAUSAL, ALIGNED,
-        )  # fmt: skip
-    elif SPLIT == SHARES:
-        place, block, sequence, group, tile, begin, end = first_share(
             query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP, CHUNK,
             CAUSAL, ALIGNED,
         )  # fmt: skip

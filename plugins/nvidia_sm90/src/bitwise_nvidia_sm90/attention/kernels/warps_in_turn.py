@@ -78,21 +78,21 @@ def copied(
     The kinds of a block are its KP shares of keys, and then the VP shares of values.  Behind the last block of the
     program nothing is copied.
     """
-    key_map, value_map, last_key_map, last_value_map, parts, full, pages, page_batch = of_copies
+    key_map, value_map, last_key, last_value, parts, full, pages, page_batch = of_copies
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences = given
     place, block, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
     UP_TO_END: gl.constexpr = (PAGE > 0) or (key_starts is not None)
     if sequence < sequences:
         bar = full.index(slot)
-        expect_tile_before(bar, key_map, last_key_map, start, end, N, S * 2, UP_TO_END)
+        expect_tile_before(bar, key_map, last_key, start, end, N, S * 2, UP_TO_END)
         if kind < KP:
             copy_tile_before(
-                key_map, last_key_map, parts, slot, bar, numbers, batch, group, first, start, end, kind * S, N, S, PAGE,
+                key_map, last_key, parts, slot, bar, numbers, batch, group, first, start, end, kind * S, N, S, PAGE,
                 UP_TO_END,
             )  # fmt: skip
         else:
             copy_tile_before(
-                value_map, last_value_map, parts, slot, bar, numbers, batch, group, first, start, end, (kind - KP) * S,
+                value_map, last_value, parts, slot, bar, numbers, batch, group, first, start, end, (kind - KP) * S,
                 N, S, PAGE, UP_TO_END,
             )  # fmt: skip
     if kind == KP + VP - 1:
@@ -192,7 +192,7 @@ def visited_keys(
     ]
 )  # fmt: skip
 def visit_parts_alone(
-    query, key_map, value_map, last_key_map, last_value_map, output, logarithms, part_top, part_total, part_out,
+    query, key_map, value_map, last_key, last_value, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -223,7 +223,7 @@ def visit_parts_alone(
     if RAGGED:
         gdc_wait()  # the next kernel reads the lengths at once
     gdc_launch_dependents()
-    of_copies = key_map, value_map, last_key_map, last_value_map, parts, full, pages, page_batch
+    of_copies = key_map, value_map, last_key, last_value, parts, full, pages, page_batch
     given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
     EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and SPAN == 1
     early = ()
