@@ -346,11 +346,15 @@ def with_bias_first(launch: EpilogueLaunch) -> Callable[[int, int, int, int], No
 
 
 def biased_product(found: BiasedGEMM) -> FinishedGEMM:
-    """Return a product with a bias as steps on its sums.  Raises ProductError for sums that are not of fp32."""
-    if found.product.accumulator_dtype != "fp32":
+    """Return a product with a bias as steps on its sums.
+
+    Of sums of fp16, the sum with the bias rounds to the same number of fp16 by way of fp32.  Raises ProductError for
+    sums of other types.
+    """
+    if found.product.accumulator_dtype not in ("fp32", "fp16"):
         raise ProductError(
-            f"a bias is added in fp32 only, and the descriptor accumulates in {found.product.accumulator_dtype}: "
-            "compute this product without its bias"
+            f"a bias is added to sums of fp32 or fp16, and the descriptor accumulates in "
+            f"{found.product.accumulator_dtype}: compute this product without its bias"
         )
     finished = _biased.get(found)
     if finished is None:

@@ -43,8 +43,8 @@ _FIELDS = {
 class Step(TextRecord, word="step"):
     """One operation on each element x, in fp32, rounded to nearest even in the type of the step.
 
-    With `arithmetic` fp16, which `axpby` may have, x is rounded to that type, the operand and the numbers are of it, and
-    each multiplication and the fused multiply-add round once, to it.
+    With `arithmetic` fp16, which `axpby` may have, x is rounded to that type, the operand and the numbers are of it,
+    and each multiplication and the fused multiply-add round once, to it.
 
     `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `axpby`: `value` x +
     `operand_value` y for the operand's element y, by one fused multiply-add: of x where `fused` is `x`, which adds the
