@@ -169,7 +169,39 @@ def test_scopes_are_released() -> None:
     assert len(freed) == 100
 
 
+def test_kernels_stay_replaced_where_scopes_follow_each_other() -> None:
+    interception.restore_kernels()
+    a, group = torch.ones(2, 2, requires_grad=True), interception.MULTIPLYING
+    held = []
+    for _ in range(2 * interception.KEPT_FROM):
+        scope = Trace()
+        with active(scope), active(Trace()):
+            torch.mm(a, a)
+        assert scope.seen
+        held.append(group.library)
+        # Without a scope, PyTorch's kernels run, also for gradients and in other threads.
+        before = len(scope.seen)
+        (a @ a).sum().backward()
+        assert torch.equal(a.grad, torch.full((2, 2), 4.0))
+        a.grad = None
+        assert len(scope.seen) == before
+    first = interception.KEPT_FROM - 1
+    assert held[:first] == [None] * first
+    assert held[first] is not None
+    assert all(each is held[first] for each in held[first:])
+    with active(Trace()):
+        interception.restore_kernels()
+        assert group.library is held[first]
+    interception.restore_kernels()
+    assert group.library is None
+    with active(Trace()):
+        pass
+    assert group.library is None
+
+
 def test_an_exception_leaves_nothing_behind() -> None:
+    interception.restore_kernels()
+
     class Refusal(Exception):
         pass
 

@@ -43,6 +43,7 @@ __all__ = [
     "active",
     "check_other_threads",
     "is_intercepted",
+    "restore_kernels",
     "without_interception",
 ]  # fmt: skip
 
@@ -74,6 +75,9 @@ WATCHED = (
 
 Releases of PyTorch that lack some of them are supported.
 """
+
+KEPT_FROM = 3
+"""The scope of a process, of those that do not overlap, after which kernels stay replaced."""
 
 OtherThreads = Literal["error", "cover", "ignore"]
 """What an operator does in a thread without a scope while a scope is active in another thread.
@@ -180,11 +184,24 @@ def _handle(
     return scopes[0].handle(inner, operation.kernel.name, arguments, options)
 
 
+_groups: list[Operators] = []
+
+
+def restore_kernels() -> None:
+    """Remove the replaced kernels that the end of a scope left in place, of all groups without an active scope."""
+    for each in _groups:
+        each.restore()
+
+
 class Operators:
     """A group of operators, and the scopes that receive their calls.
 
     `names` returns the kernels of the group, which are replaced while a scope is active in any thread.  `key` names the
     group in the threads' objects.
+
+    Replacing hundreds of kernels takes tens of milliseconds.  Where scopes follow each other, as one for each request
+    of a server, the kernels stay replaced from the end of scope KEPT_FROM on: without a scope they run PyTorch's, at a
+    cost of some microseconds a call.  `restore_kernels` removes them.
     """
 
     def __init__(self, key: str, names: Callable[[], tuple[KernelName, ...]]) -> None:
@@ -196,6 +213,8 @@ class Operators:
         self._of_thread: ThreadObject[tuple[Scope, ...]] = ThreadObject(key)
         self._active: tuple[Scope, ...] = ()
         self._found: tuple[KernelName, ...] | None = None
+        self._entered = 0
+        _groups.append(self)
 
     @contextmanager
     def active(self, scope: Scope) -> Iterator[None]:
@@ -239,19 +258,31 @@ class Operators:
 
     def _add(self, scope: Scope) -> None:
         with self._lock:
-            if not self._active:
+            if self.library is None:
                 if self._found is None:
                     self._found = self._names()
                 self.library = replaced_kernels(self._found, self._replacement)
+            self._entered += not self._active
             self._set_active((*self._active, scope))
 
     def _remove(self, scope: Scope) -> None:
         with self._lock:
             position = next(at for at, each in enumerate(self._active) if each is scope)
             self._set_active(self._active[:position] + self._active[position + 1 :])
+            if not self._active and self._entered < KEPT_FROM:
+                self._destroy()
+
+    def restore(self) -> None:
+        """Run PyTorch's kernels directly again, where no scope is active."""
+        with self._lock:
             if not self._active:
-                self.library._destroy()
-                self.library = None
+                self._entered = 0
+                self._destroy()
+
+    def _destroy(self) -> None:
+        if self.library is not None:
+            self.library._destroy()
+            self.library = None
 
     def _set_active(self, scopes: tuple[Scope, ...]) -> None:
         self._active = scopes
