@@ -197,8 +197,20 @@ def test_what_follows_sums_of_fp16_is_of_fp16() -> None:
     for factor in (1e6, 1e-9):
         with pytest.raises(RowNotCovered, match="on sums of fp16 are not described: fp16, in which the library"):
             of(matrix(factor))
+    # Slices that are added in place start from the addend.
+    in_place = {"split_k": 4, "reduction": 1}
+    onto = of(matrix(0.1, 0.3), **in_place)
+    assert (onto.onto_addend, onto.starts_from_addend, len(onto.slices)) == (True, True, 4)
+    assert [each.steps[0].operand_value for *_, each in onto.slices] == [0.300048828125, 1.0, 1.0, 1.0]
+    assert {(each.steps[0].value, each.steps[0].arithmetic) for *_, each in onto.slices} == {(0.0999755859375, "fp16")}
+    added = of(Finish(beta=1.0, addend="vector", activation="relu"), **in_place)
+    assert (added.onto_addend, [each.name for each in added.steps.steps]) == (True, ["axpby", "relu", "convert"])
+    biased = biased_product_of(replace(query, epilogue="bias"), replace(plain, **in_place), H100)
+    assert (biased.onto_bias, biased.finished().onto_addend) == (True, True)
     with pytest.raises(RowNotCovered, match="fp16 accumulation are not measured for this shape by algorithm 21"):
-        of(Finish(alpha=0.5), split_k=4, reduction=1)
+        of(Finish(alpha=0.5), **in_place)
+    with pytest.raises(RowNotCovered, match="added in place are measured onto an addend"):
+        of(Finish(alpha=0.5), **in_place, algorithm=24, tile=11, stages=19)
 
 
 def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:

@@ -174,8 +174,9 @@ def test_unmeasured_settings_are_declined_with_their_names(
     assert current_settings().applied(gemm_query(64, 64, 64, batch=2)).compute == "fp16"
     biased = current_settings().applied(gemm_query(64, 64, 64, epilogue="bias"))
     assert (biased.compute, biased.workspace) == ("fp16", 1 << 20)
-    with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
-        current_settings().applied(replace(gemm_query(64, 64, 64), c="fp32"))
+    for given in ({"m": 1, "n": 1, "batch": 2}, {"c": "fp32"}):
+        with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
+            current_settings().applied(replace(gemm_query(64, 64, 64), **given))
     one = gemm_query(1, 1, 64)
     assert current_settings().applied(one).compute == "fp16"
     assert current_settings().applied(one, dot=True) == one

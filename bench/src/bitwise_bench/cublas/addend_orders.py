@@ -19,6 +19,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.cublas.fp16_accumulation import FEATURE, products
+from bitwise_bench.cublas.fp16_accumulation import counted as counted_products
 from bitwise_bench.cublas.row_evidence import with_tables
 from bitwise_bench.cublas.settings_parity import FP16_ACCUMULATION
 from bitwise_cublas_profiles.profile import Row, profile
@@ -33,6 +35,7 @@ RECORDS = tuple(
         "sm90-h200-13.1-declined",
         "sm90-h200-13.1-both-rounded",
         "fp16-sums-sm90-h200-13.1",
+        "fp16-sums-in-place-sm90-h200-13.1",
     )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
@@ -199,6 +202,17 @@ def counted(rows: Iterable[Row], found: Sequence[Sample]) -> Iterator[tuple[Row,
 
 def feature_counts(row: Row, found: Sequence[Sample]) -> tuple[dict[str, int], list[Sample]]:
     """The counts and misses of a row of `features`: of batches, of layouts, or of biases, before or after rounding."""
+    if row["feature"] == FEATURE:
+        reductions = row["reductions"]
+        mine = [
+            each for each in found
+            if each.sums == "fp16" and each.plain and each.configuration[4] in reductions
+            and (each.algorithm, each.sliced) == (row["algorithm"], row["sliced"])
+            and each.configuration[3] >= 0 and not each.undescribed
+        ]  # fmt: skip
+        return _counts(each for each in mine if "plain" in each.orders), [
+            each for each in mine if "plain" not in each.orders
+        ]
     if "algorithm" not in row:
         end = {"padded rows": " padded", "unaligned operands": " unaligned", "batches": "products"}[row["feature"]]
         mine = [each for each in found if each.plain and each.call.endswith(end) and each.is_general(row)]
@@ -236,10 +250,12 @@ def recounted(tables: Mapping[str, Sequence[Row]], found: Sequence[Sample]) -> d
         wrong += [(row, each) for each in misses]
         finishes.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
     for row in tables["features"]:
-        if "draws" in row or row["feature"] == "fp16 accumulation":
+        if "draws" in row:
             features.append(dict(row))
             continue
         counts, misses = feature_counts(row, found)
+        if row["feature"] == FEATURE:
+            counts["sampled"] = counts.get("sampled", 0) + counted_products(row, products())[0]
         wrong += [(row, each) for each in misses]
         features.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
     if wrong:

@@ -259,6 +259,11 @@ def finished_product_of(
         product = sums_under_addend(replace(query, epilogue="none"), configuration, known, workspace)
     order = "rounded" if rounded else _order(known, query, configuration, finish)
     onto |= order.startswith(ONTO)
+    if onto and query.scale_type == "fp16" and finish.addend == "none":
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: slices of sums of fp16 that are multiplied and "
+            "added in place are measured onto an addend"
+        )
     order = order.removeprefix(ONTO)
     product = from_first_slice(product, each=configuration.algorithm == FILLING) if onto else product
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
