@@ -146,8 +146,6 @@ class _Description:
 
     def _with_fp16_sums(self, found: GEMMDesc) -> GEMMDesc:
         """The descriptor with sums of fp16, and parts of k of that type, added in it."""
-        if found.path != "matrix":
-            raise self.not_covered("fp16 accumulation is measured on matrix units only")
         fields = {name: getattr(found, name) for name in type(found).model_fields}
         cuts = tuple(each.model_copy(update={"partial_dtype": "fp16", "merge_dtype": "fp16"}) for each in found.k_cuts)
         return GEMMDesc(**(fields | {"accumulator_dtype": "fp16", "k_cuts": cuts}))
