@@ -6,7 +6,7 @@ import gc
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +21,15 @@ LSTM = torch.nn.LSTM(4, 4)
 
 
 @pytest.fixture(autouse=True, params=["python", "c"])
-def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace kernels by functions in Python and in C."""
+def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Replace kernels by functions in Python and in C, not by those that another test left in place."""
+    interception.restore_kernels()
     made = calls_in_c.configured(lambda: -1) if request.param == "c" else None
     if request.param == "c" and made is None:
         pytest.skip("there is no C compiler")
     monkeypatch.setattr(calls_in_c, "module", lambda: made)
+    yield
+    interception.restore_kernels()
 
 
 @dataclass
@@ -170,7 +173,6 @@ def test_scopes_are_released() -> None:
 
 
 def test_kernels_stay_replaced_where_scopes_follow_each_other() -> None:
-    interception.restore_kernels()
     a, group = torch.ones(2, 2, requires_grad=True), interception.MULTIPLYING
     held = []
     for _ in range(2 * interception.KEPT_FROM):
@@ -200,8 +202,6 @@ def test_kernels_stay_replaced_where_scopes_follow_each_other() -> None:
 
 
 def test_an_exception_leaves_nothing_behind() -> None:
-    interception.restore_kernels()
-
     class Refusal(Exception):
         pass
 
