@@ -398,10 +398,11 @@ def _key(desc: FinishedGEMM, *tensors: Any) -> Hashable:
 
 
 def _launcher(desc: FinishedGEMM, device: Any) -> EpilogueLauncher:
+    product = _stored_in_fp16(desc.product) or desc.product
     for each in registry.default().launchers:
-        if isinstance(each, EpilogueLauncher) and each.serves(desc.product, device):
+        if isinstance(each, EpilogueLauncher) and each.serves(product, device):
             return each
-    raise ProductError(no_launcher(desc.product, device))
+    raise ProductError(no_launcher(product, device))
 
 
 def _fused_launch(

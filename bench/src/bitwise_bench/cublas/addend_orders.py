@@ -36,6 +36,7 @@ RECORDS = tuple(
         "sm90-h200-13.1-both-rounded",
         "fp16-sums-sm90-h200-13.1",
         "fp16-sums-in-place-sm90-h200-13.1",
+        "fp16-sums-undescribed-sm90-h200-13.1",
     )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
@@ -52,6 +53,8 @@ _UNTRIED_SUMS = frozenset({(10, 0, 1), (20, 28, 1), (63, 15, 2)})
 """Kernels of slices, by algorithm, STAGES_ID and REDUCTION_SCHEME, whose sums some records did not try: a row of such a
 kernel without an order says nothing.
 """
+_UNTRIED_CHAINS = 16
+"""An algorithm whose chains of fp16 the first records of sums of fp16 did not try for large outputs; the same holds."""
 _LATER = ("onto_itself", "both_rounded", "onto_product_fused", "onto_addend_fused", "onto_both_rounded")
 """Orders that the records without a row of them did not try."""
 IN_FP16 = " in fp16"
@@ -100,6 +103,7 @@ class Sample:
         )
         kernel = (self.algorithm, self.configuration[2], self.configuration[4])
         unknown |= self.sliced and not self.orders and kernel in _UNTRIED_SUMS
+        unknown |= self.sums == "fp16" and not self.orders and self.algorithm == _UNTRIED_CHAINS
         return gaps or unknown or (self.m == self.n == 1 < self.batch) or any(": " in each for each in self.orders)
 
     @property
