@@ -148,6 +148,22 @@ def test_lanes_return_the_bytes_under_any_unrolling(k: int, cuts: str, unroll: i
     assert (found == evaluate(desc, a, b)).all()
 
 
+@pytest.mark.parametrize("slices", [2, 3, 5])
+def test_slices_of_fp16_may_be_added_the_last_one_first(slices: int) -> None:
+    pytest.importorskip("triton")
+    span = 64
+    cut = f"k_cuts=[cut(span={span} partial_dtype=fp16 merge_dtype=fp16 merge=chain-down)]"
+    desc = matrix(span * slices - 16, WGMMA, f"accumulator_dtype=fp16 {cut}")
+    random = np.random.default_rng(slices)
+    a, b = (random.standard_normal(shape).astype(np.float16).view(np.uint16) for shape in ((24, desc.k), (desc.k, 40)))
+    found = simulated(desc, a, b, None)
+    assert (found == evaluate(desc, a, b)).all()
+    ascending = desc.model_copy(update={"k_cuts": (desc.k_cuts[0].model_copy(update={"merge": "chain"}),)})
+    assert (found != evaluate(ascending, a, b)).any() == (slices > 2)
+    with pytest.raises(UnsupportedGEMM, match="added one after the other"):
+        plan(matrix(256, WGMMA, "k_cuts=[cut(span=64 merge=chain-down)]"))
+
+
 @pytest.mark.parametrize(
     ("k", "cuts"),
     [

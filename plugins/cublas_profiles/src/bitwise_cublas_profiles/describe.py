@@ -25,6 +25,10 @@ ONTO = "onto_"
 """The prefix of orders in which slices are added to the addend."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
+_TILES = {15: (64, 64), 17: (64, 128), 18: (128, 64), 20: (128, 128)}
+"""By the library's number of a tile: its rows and columns, which are columns and rows of a query's output."""
+_MEASURED_SHARES = (2, 3)
+"""The numbers of blocks that share a tile along k, where tiles that equal numbers share were measured."""
 
 
 def descriptor_of(
@@ -263,7 +267,7 @@ class _Description:
         split, step, k = self.configuration.split_k, int(row["k_step"]), self.query.k
         block = (Cut(span=int(row["block"])),) if row["block"] else ()
         if split == -1 and (self.workspace is None or self.workspace > _COUNTERS):
-            raise self.not_covered("tiles that several blocks share along k are not measured")
+            return self._matrix(row, (self._shared_tiles(step),))
         if split <= 1:
             return self._matrix(row, block)
         if "dealt" in row:
@@ -283,6 +287,21 @@ class _Description:
         if self._merge() != ("fp32", "fp32", "first"):
             raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
         return self._matrix(row, (Cut(span=chunk), *block), found.count)
+
+    def _shared_tiles(self, step: int) -> Cut:
+        """The slices of tiles that equal numbers of blocks share along k, each with as many iterations.
+
+        The workspace has room for a tile of fp16 for each block. The last slice is the first of the sum.
+        """
+        tile, iterations = _TILES.get(self.configuration.tile), -(-self.query.k // step)
+        if tile is not None and self.query.compute == "fp16" and self.workspace is not None:
+            # The library's matrices have columns where the query's have rows.
+            tiles = -(-self.query.n // tile[0]) * -(-self.query.m // tile[1])
+            blocks, rest = divmod(self.workspace, tile[0] * tile[1] * 2)
+            slices, uneven = divmod(blocks, tiles)
+            if rest <= _COUNTERS and not uneven and slices in _MEASURED_SHARES and iterations % slices == 0:
+                return Cut(span=iterations // slices * step, merge="chain-down")
+        raise self.not_covered("tiles that several blocks share along k are not measured")
 
     def _product(self) -> GEMMDesc:
         """The products of one value of k, to which no +0 is added: those of fp32 are not rounded to tf32."""

@@ -570,6 +570,7 @@ def _merge(
         {
             "ROUND_EACH": slices.rounded, "FROM_ZERO": slices.from_zero, "DENSE": dense, "BLOCK": block,
             "STATIC_SLICES": slices.number if slices.number <= UNROLLED_SLICES else 0, **_constants(fusion),
+            **({"DOWN": True} if slices.down else {}),
         },
         {"num_warps": block // 128, **_DEPENDENT_LAUNCH},
         _bytes_of_even_shares(-(-m * line // block)),

@@ -30,7 +30,7 @@ class Slices:
     """Split-K: `number` slices of `span` k, the last one the remainder, added in an order of SLICE_ORDERS.
 
     `partial` is the type in which the sum of a slice is stored; `rounded` says that the running sum is rounded to the
-    output's type after each addition, `from_zero` that it starts from +0.
+    output's type after each addition, `from_zero` that it starts from +0, `down` that the last slice comes first.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Slices:
     partial: str = "fp32"
     rounded: bool = False
     from_zero: bool = False
+    down: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,10 @@ def _starts_accumulators(cut: Cut) -> bool:
 
 
 def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
-    if cut.layout != "contiguous" or cut.merge not in SLICE_ORDERS or (cut.remainder != "short-last" or cut.groups):
+    # Kernels that gather slices take the first one first; those of fp16 leave them to the kernel that adds them.
+    down = cut.merge == "chain-down" and desc.accumulator_dtype == "fp16"
+    ordered = cut.merge in SLICE_ORDERS or down
+    if cut.layout != "contiguous" or not ordered or (cut.remainder != "short-last" or cut.groups):
         orders = " or ".join(MERGE_ORDERS[name].words for name in SLICE_ORDERS)
         raise UnsupportedGEMM(
             f"slices by {cut}: these kernels take contiguous ones, the last one short, added {orders}"
@@ -342,7 +346,7 @@ def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
     if 0 in lengths:
         raise UnsupportedGEMM(f"{lengths.count(0)} empty slices: every slice of these kernels has at least one k")
     # All slices have the first length, except possibly the last.
-    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32", cut.start == "zero")
+    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32", cut.start == "zero", down)
 
 
 def _scalar_plan(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
