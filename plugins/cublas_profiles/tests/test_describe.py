@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.descriptors import Cut, GEMMDesc, DescriptorError, Instruction, strided_blocks
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks
 from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
