@@ -206,8 +206,11 @@ class Operators:
 
     def __init__(self, key: str, names: Callable[[], tuple[KernelName, ...]]) -> None:
         self.library: Any = None
-        self.calls_in_c: Any = None
-        """The table of the only scope, where it receives the calls of threads without scopes; see `Scope`."""
+        self.calls_in_c: Any = ()
+        """The table of the only scope, where it receives the calls of threads without scopes; see `Scope`.
+
+        It is an empty tuple where there is no scope at all.
+        """
         self._names = names
         self._lock = threading.Lock()
         self._of_thread: ThreadObject[tuple[Scope, ...]] = ThreadObject(key)
@@ -287,16 +290,19 @@ class Operators:
     def _set_active(self, scopes: tuple[Scope, ...]) -> None:
         self._active = scopes
         only = scopes[0] if len(scopes) == 1 and scopes[0].other_threads == "cover" else None
-        self.calls_in_c = None if only is None else only.calls_in_c
+        self.calls_in_c = () if not scopes else None if only is None else only.calls_in_c
 
     def _replacement(self, kernel: Kernel) -> Callable[..., Any]:
         """Return a function that passes the calls of a kernel to the scopes of its thread."""
         operation, name = _Innermost(self, kernel), kernel.name
+        run, keys = kernel.kernel.call_boxed, kernel.keys
         key, is_there, read = self._of_thread.functions()
 
         def replacement(*arguments: Any, **options: Any) -> Any:
             scopes = read(key) if is_there(key) else None  # each function that is called here costs all operators time
             if scopes is None:
+                if not self._active:
+                    return run(keys, *arguments, **options)
                 scopes = self._scopes_of_others(kernel)
             if len(scopes) == 1:
                 return scopes[0].handle(operation, name, arguments, options)
@@ -307,9 +313,7 @@ class Operators:
         module = calls_in_c.module()
         if module is None:
             return replacement
-        made: Callable[..., Any] = module.Kernel(
-            replacement, kernel.full_name, key, is_there, read, kernel.kernel.call_boxed, kernel.keys, self
-        )
+        made: Callable[..., Any] = module.Kernel(replacement, kernel.full_name, key, is_there, read, run, keys, self)
         return made
 
     def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:
