@@ -412,7 +412,7 @@ def test_fp32_operands_need_measured_rows_of_scalar_kernels() -> None:
 
 def test_blocks_that_share_tiles_of_fp16_sums_in_equal_parts_are_slices() -> None:
     def of(m: int, n: int, k: int, workspace: int, **fields: int) -> GEMMDesc:
-        query = replace(gemm_query(m, n, k), compute="fp16")
+        query = replace(gemm_query(m, n, k), compute="fp16", batch=fields.pop("batch", 1))
         shared = replace(NVJET, algorithm=39, stages=35, split_k=-1, reduction=2, custom=0)
         return descriptor_of(query, replace(shared, **fields), H100, workspace=workspace)
 
@@ -426,6 +426,7 @@ def test_blocks_that_share_tiles_of_fp16_sums_in_equal_parts_are_slices() -> Non
         {"m": 1024, "n": 2304, "k": 2560, "workspace": 3932895, "tile": 20},
         {"m": 640, "n": 320, "k": 7680, "workspace": 1638859, "tile": 17},
         {"m": 256, "n": 960, "k": 4224, "workspace": 983439, "tile": 16},
+        {"m": 256, "n": 960, "k": 4224, "workspace": 983439, "tile": 15, "batch": 2},
     ):
         with pytest.raises(RowNotCovered, match="tiles that several blocks share along k are not measured"):
             of(**given)

@@ -294,7 +294,7 @@ class _Description:
         The workspace has room for a tile of fp16 for each block. The last slice is the first of the sum.
         """
         tile, iterations = _TILES.get(self.configuration.tile), -(-self.query.k // step)
-        if tile is not None and self.query.compute == "fp16" and self.workspace is not None:
+        if tile is not None and self.query.compute == "fp16" and self.workspace is not None and self.query.batch == 1:
             # The library's matrices have columns where the query's have rows.
             tiles = -(-self.query.n // tile[0]) * -(-self.query.m // tile[1])
             blocks, rest = divmod(self.workspace, tile[0] * tile[1] * 2)
