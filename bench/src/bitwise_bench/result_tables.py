@@ -665,6 +665,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
         "train-equals-serve-more-h200": ("train-equals-serve-more-sm90-h200.json", model_tables.train_equals_serve),
         "train-equals-serve-later-h200": ("train-equals-serve-later-sm90-h200.json", model_tables.train_equals_serve),
+        "train-equals-serve-drawn-h200": ("train-equals-serve-drawn-sm90-h200.json", model_tables.train_equals_serve),
         "own-attention-h200": ("own-attention-sm90-h200.json", model_tables.train_equals_serve),
         "mode-entries-h200": ("mode-entries-sm90-h200.json", model_tables.mode_entries),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
