@@ -112,6 +112,13 @@ def test_a_fault_of_an_example_is_found(block: str, fault: str, tmp_path: Path) 
     assert fault in found
 
 
+def test_a_block_that_needs_a_gpu_runs_where_it_is_asked_for(tmp_path: Path) -> None:
+    page = "<!-- example: gpu -->\n```python\n1 / 0\n```\n"
+    assert run(page, tmp_path).faults == []
+    (found,) = run(page, tmp_path, gpu=True).faults
+    assert "ZeroDivisionError" in found
+
+
 def test_examples_of_a_page_share_their_folder_and_names(tmp_path: Path) -> None:
     page = (
         "<!-- folder: sample.ptx = plugins/nvidia_sm90/tests/samples/sm_90/row_sum/row_sum_0.ptx -->\n"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from bitwise_bench.cublas.addend_survey import by_kernel, descriptions, results_in_fp16
+from bitwise_bench.cublas.addend_survey import by_kernel, descriptions, with_fp16_sums
 from bitwise_core.descriptors import GEMMDesc, Instruction
 from bitwise_core.descriptors.problem import Finish, GEMMProblem
 
@@ -77,17 +75,15 @@ def test_rows_are_counted_by_kernel() -> None:
     }  # fmt: skip
 
 
-def test_operations_of_fp16_round_where_the_order_says() -> None:
-    half = np.float16
-    product, addend = half([[3.0, 1.001, -2.0]]), half([[1.5, -0.3, 0.25]])
-    alpha, beta = half(0.1), half(0.3)
-    found = dict(results_in_fp16(product, addend, Finish(alpha=0.1, beta=0.3, addend="matrix")))
-    for place in range(3):
-        x, y = (Fraction(float(each[0, place])) for each in (product, addend))
-        left, right = Fraction(float(alpha)) * x, Fraction(float(beta)) * y
-        near = [Fraction(float(half(float(each)))) for each in (left, right)]
-        totals = (left + near[1], right + near[0], sum(near))
-        assert [each[0, place] for each in found.values()] == [half(float(each)) for each in totals]
+def test_orders_of_sums_of_fp16_are_those_of_operations_of_fp16() -> None:
+    sums = with_fp16_sums(MATRIX.model_copy(update={"left_dtype": "fp16", "right_dtype": "fp16"}))
+    finish = Finish(alpha=0.1, beta=0.3, addend="matrix")
+    found = dict(descriptions(sums, finish, "fp16", "fp16"))
     assert list(found) == ["product_fused in fp16", "addend_fused in fp16", "both_rounded in fp16"]
-    relu = dict(results_in_fp16(product, addend, Finish(alpha=0.1, beta=1.0, addend="vector", activation="relu")))
-    assert relu["product_fused in fp16"][0, 2] == max(half(0), half(0.1) * half(-2) + half(0.25))
+    for each in found.values():
+        (step,) = (step for step in each.steps.steps if step.name == "axpby")
+        assert (step.arithmetic, step.value, step.operand_value) == (
+            "fp16",
+            float(np.float16(0.1)),
+            float(np.float16(0.3)),
+        )

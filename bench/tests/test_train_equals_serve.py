@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.models.train_equals_serve import differing_digests, holds, other_record, unfinished
+from bitwise_bench.models.drawn_models import drawn_fields
+from bitwise_bench.models.train_equals_serve import COMPARED, differing_digests, holds, other_record, unfinished
 from bitwise_bench.result_tables.model_tables import train_equals_serve
 from bitwise_core.errors import BitwiseError
 
@@ -76,3 +77,17 @@ def test_digests_that_one_record_alone_has_are_not_compared() -> None:
     newer = record(**{"prefill by 1": "x"})
     assert differing_digests(newer, record()) == differing_digests(record(), newer) == []
     assert differing_digests(newer, record(**{"prefill by 1": "y"})) == ["prefill by 1"]
+
+
+def test_drawn_sizes_follow_the_seed_and_keep_what_belongs_together() -> None:
+    for name, (_, fields) in COMPARED.items():
+        one, again, other = (drawn_fields(fields, name, seed) for seed in (5, 5, 6))
+        assert one == again != other
+        assert one.keys() == fields.keys()
+        for width, heads in (("hidden_size", "num_attention_heads"), ("n_embd", "n_head")):
+            if width in one:
+                assert one[width] % one[heads] == 0
+        for of_keys in ("num_key_value_heads", "num_kv_heads"):
+            if of_keys in one:
+                assert one["num_attention_heads"] % one[of_keys] == 0
+        assert one.get("word_embed_proj_dim", one.get("hidden_size")) == one.get("hidden_size")

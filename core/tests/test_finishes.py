@@ -100,6 +100,48 @@ def test_an_addend_rounds_where_the_order_says(order: str) -> None:
     assert all(found != each for each in others)
 
 
+@pytest.mark.parametrize("order", ["x", "operand", "none"])
+def test_a_step_of_fp16_rounds_each_operation_once_to_fp16(order: str) -> None:
+    a, b = halves(1, 23, 9), halves(2, 9, 17)
+    sums = [[rounded(each, np.float16) for each in row] for row in exact_sums(a, b)]
+    c, alpha, beta = cancelling(sums), float(np.float16(ALPHA)), float(np.float16(BETA))
+    step = axpby(order, value=alpha, operand_value=beta, arithmetic="fp16")
+    desc = FinishedGEMM(product=product(9), steps=Epilogue.of(step, CONVERT))
+    wanted: dict[str, list[list[float]]] = {"x": [], "operand": [], "none": []}
+    for row, others in zip(sums, c, strict=True):
+        for each in wanted.values():
+            each.append([])
+        for x, y in zip(row, others, strict=True):
+            own, other = Fraction(alpha) * x, Fraction(beta) * Fraction(float(y))
+            own_once, other_once = rounded(own, np.float16), rounded(other, np.float16)
+            for name, total in (
+                ("x", own + other_once),
+                ("operand", own_once + other),
+                ("none", own_once + other_once),
+            ):
+                wanted[name][-1].append(float(rounded(total, np.float16)))
+    found = values(evaluate_finished(desc, a, b, [c]))
+    assert found == wanted.pop(order)
+    assert found not in wanted.values()
+    in_fp32 = FinishedGEMM(
+        product=product(9), steps=Epilogue.of(step.model_copy(update={"arithmetic": "fp32"}), CONVERT)
+    )
+    assert found != values(evaluate_finished(in_fp32, a, b, [c]))
+    assert Epilogue.from_text(desc.steps.to_text()) == desc.steps
+
+
+def test_a_sum_in_fp16_differs_from_one_that_is_rounded_to_fp32_first() -> None:
+    # 1366 times 3 is the middle of 4096 and 4100, the neighbours in fp16; fp32 does not hold what is added.
+    step = Step(
+        name="axpby", value=1366.0, operand_value=1.0, fused="x", operand_dtype="fp16", arithmetic="fp16"
+    )  # fmt: skip
+    for arithmetic, wanted in (("fp16", 4100.0), ("fp32", 4096.0)):
+        steps = Epilogue.of(step.model_copy(update={"arithmetic": arithmetic}), CONVERT)
+        desc = FinishedGEMM(product=product(1), steps=steps)
+        given = [np.array([[each]], np.float16) for each in (3.0, 1.0, 2.0**-24)]
+        assert values(evaluate_finished(desc, given[0], given[1], [given[2]])) == [[wanted]]
+
+
 def test_a_scaled_operand_is_rounded_before_the_product() -> None:
     a, b = halves(3, 4, 5), halves(4, 5, 3)
     scale = Fraction(float(np.float32(ALPHA)))
@@ -159,6 +201,10 @@ def test_a_step_without_an_addend_takes_the_sums_alone() -> None:
         ("relu has no fused", lambda: Step(name="relu", fused="x")),
         ("relu has no operand", lambda: Step(name="relu", operand_dtype="fp16")),
         ("does not hold every fp64", lambda: Step(name="add", operand_dtype="fp64")),
+        ("arithmetic of fp16 is that of axpby", lambda: Step(name="add", operand_dtype="fp16", arithmetic="fp16")),
+        ("an operand_dtype of fp16", lambda: axpby("x", operand_dtype="bf16", arithmetic="fp16")),
+        ("is not a finite number of fp16", lambda: axpby("x", value=1.3, arithmetic="fp16")),
+        ("is not a finite number of fp16", lambda: axpby("x", value=1.0, operand_value=1e6, arithmetic="fp16")),
     ],
 )  # fmt: skip
 def test_records_that_do_not_fit_are_refused(sentence: str, make: Any) -> None:

@@ -6,7 +6,7 @@ import gc
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +21,15 @@ LSTM = torch.nn.LSTM(4, 4)
 
 
 @pytest.fixture(autouse=True, params=["python", "c"])
-def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace kernels by functions in Python and in C."""
+def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Replace kernels by functions in Python and in C, not by those that another test left in place."""
+    interception.restore_kernels()
     made = calls_in_c.configured(lambda: -1) if request.param == "c" else None
     if request.param == "c" and made is None:
         pytest.skip("there is no C compiler")
     monkeypatch.setattr(calls_in_c, "module", lambda: made)
+    yield
+    interception.restore_kernels()
 
 
 @dataclass
@@ -167,6 +170,35 @@ def test_scopes_are_released() -> None:
     del scope
     gc.collect()
     assert len(freed) == 100
+
+
+def test_kernels_stay_replaced_where_scopes_follow_each_other() -> None:
+    a, group = torch.ones(2, 2, requires_grad=True), interception.MULTIPLYING
+    held = []
+    for _ in range(2 * interception.KEPT_FROM):
+        scope = Trace()
+        with active(scope), active(Trace()):
+            torch.mm(a, a)
+        assert scope.seen
+        held.append(group.library)
+        # Without a scope, PyTorch's kernels run, also for gradients and in other threads.
+        before = len(scope.seen)
+        (a @ a).sum().backward()
+        assert torch.equal(a.grad, torch.full((2, 2), 4.0))
+        a.grad = None
+        assert len(scope.seen) == before
+    first = interception.KEPT_FROM - 1
+    assert held[:first] == [None] * first
+    assert held[first] is not None
+    assert all(each is held[first] for each in held[first:])
+    with active(Trace()):
+        interception.restore_kernels()
+        assert group.library is held[first]
+    interception.restore_kernels()
+    assert group.library is None
+    with active(Trace()):
+        pass
+    assert group.library is None
 
 
 def test_an_exception_leaves_nothing_behind() -> None:

@@ -319,7 +319,7 @@ def test_products_of_vectors_are_products_of_matrices(toy: None) -> None:
         torch.dot(x, y)
     lock = recording.lock()
     assert [each.problem for each in lock.entries] == [
-        problem(6, 1, 20), problem(6, 1, 20, transpose_a=True), problem(1, 1, 20),
+        problem(6, 1, 20), problem(6, 1, 20, transpose_a=True), problem(1, 1, 20, dot=True),
     ]  # fmt: skip
     assert not recording.not_locked
     with locked_products(lock) as replay:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_pr
 from bitwise_torch.batch_invariance import row_functions
 from bitwise_torch.grouped_products import as_product
 from bitwise_torch.intercepted_products import InterceptedProduct
+from bitwise_torch.interception import restore_kernels
 from bitwise_torch.locks import Entry, Lock, lock_of
 from bitwise_torch.operator_samples import library_operator
 from bitwise_torch.product_forms import with_bias_first
@@ -217,8 +219,9 @@ def test_the_launch_of_a_bias_takes_it_first() -> None:
 
 
 @pytest.fixture
-def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let tables in C keep calls of the CPU, whose results get memory of one alignment, as a GPU's do."""
+    restore_kernels()  # those that another test left in place have no such tables
     made = calls_in_c.configured(lambda: -1)
     if made is None:
         pytest.skip("there is no C compiler, or PyTorch has no such function")
@@ -236,6 +239,8 @@ def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
         return empty, tuple(out.shape), out.stride(), out.dtype
 
     monkeypatch.setattr("bitwise_torch.ready_launches.gpu_memory_of", memory_of)
+    yield
+    restore_kernels()
 
 
 @pytest.mark.parametrize("out", [False, True])

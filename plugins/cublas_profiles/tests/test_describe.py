@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.descriptors import Cut, DescriptorError, Instruction, strided_blocks
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks
 from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
@@ -408,3 +408,25 @@ def test_fp32_operands_need_measured_rows_of_scalar_kernels() -> None:
         descriptor_of(query, unmeasured, H100)
     wide = descriptor_of(query, unmeasured, H100, extrapolate=True)
     assert wide.k_cuts == descriptor_of(gemm_query(1, 640, 300), unmeasured, H100).k_cuts
+
+
+def test_blocks_that_share_tiles_of_fp16_sums_in_equal_parts_are_slices() -> None:
+    def of(m: int, n: int, k: int, workspace: int, **fields: int) -> GEMMDesc:
+        query = replace(gemm_query(m, n, k), compute="fp16", batch=fields.pop("batch", 1))
+        shared = replace(NVJET, algorithm=39, stages=35, split_k=-1, reduction=2, custom=0)
+        return descriptor_of(query, replace(shared, **fields), H100, workspace=workspace)
+
+    fp16 = {"partial_dtype": "fp16", "merge_dtype": "fp16"}
+    assert of(256, 960, 4224, 983439, tile=15).k_cuts == (Cut(span=2112, merge="chain-down", **fp16),)
+    assert of(512, 640, 6144, 1966719, tile=18).k_cuts == (Cut(span=2048, merge="chain-down", **fp16),)
+    assert of(1024, 2304, 512, 639, tile=20).k_cuts == ()
+    # Uneven parts, numbers of blocks that differ between tiles, four blocks, and tiles without a number.
+    for given in (
+        {"m": 704, "n": 448, "k": 7232, "workspace": 1376583, "tile": 17},
+        {"m": 1024, "n": 2304, "k": 2560, "workspace": 3932895, "tile": 20},
+        {"m": 640, "n": 320, "k": 7680, "workspace": 1638859, "tile": 17},
+        {"m": 256, "n": 960, "k": 4224, "workspace": 983439, "tile": 16},
+        {"m": 256, "n": 960, "k": 4224, "workspace": 983439, "tile": 15, "batch": 2},
+    ):
+        with pytest.raises(RowNotCovered, match="tiles that several blocks share along k are not measured"):
+            of(**given)

@@ -25,6 +25,7 @@ from bitwise_cublas_profiles.query import WORKSPACE, Configuration, CublasError,
 H100 = profile("13.1.0", "9.0")
 NVJET = Configuration(66, 10, 35, 1, 0, 0, 1, 0, 4)
 SPLIT = {"split_k": 2, "reduction": 2}
+SLICES = {"split_k": 4, "reduction": 2}
 
 
 def finished(dtype: str = "bf16", m: int = 64, n: int = 64, k: int = 1024, *, finish: Finish, **fields: int) -> Any:
@@ -161,7 +162,7 @@ def test_slices_in_place_are_added_to_the_addend() -> None:
     assert [each.steps[0] for *_, each in alone.slices] == [Step(name="scale", value=0.5), added, added]
 
 
-def test_a_matrix_is_added_to_sums_of_fp16() -> None:
+def test_what_follows_sums_of_fp16_is_of_fp16() -> None:
     query = replace(gemm_query(64, 64, 1024), compute="fp16")
     plain = replace(NVJET, algorithm=21, stages=18, custom=0)
 
@@ -173,17 +174,45 @@ def test_a_matrix_is_added_to_sums_of_fp16() -> None:
         found = of(matrix(), batch=batch)
         assert (found.product.accumulator_dtype, found.product.output_dtype) == ("fp16", "fp32")
         assert [each.name for each in found.steps.steps] == ["add", "convert"]
-    rectified = of(Finish(beta=1.0, addend="vector", activation="relu"), split_k=4, reduction=2)
-    assert [each.name for each in rectified.steps.steps] == ["add", "relu", "convert"]
-    assert [(each.partial_dtype, each.merge_dtype) for each in rectified.product.k_cuts] == [("fp16", "fp16")]
-    for finish in (matrix(0.5), matrix(1.0, 0.5), Finish(alpha=0.5)):
-        with pytest.raises(RowNotCovered, match="accumulated in fp16 are measured alone, and where something is only"):
-            of(finish)
-    for fields in ({"m": 1}, {"split_k": 4, "reduction": 1}):
-        with pytest.raises(RowNotCovered, match="with several rows, and without slices that are added in place"):
-            of(matrix(), **fields)
-    with pytest.raises(RowNotCovered, match="a bias is described with sums of fp32"):
-        biased_product_of(replace(query, epilogue="bias"), plain, H100)
+    sliced = of(Finish(beta=1.0, addend="vector"), **SLICES)
+    assert [each.name for each in sliced.steps.steps] == ["add", "convert"]
+    assert [(each.partial_dtype, each.merge_dtype) for each in sliced.product.k_cuts] == [("fp16", "fp16")]
+    with pytest.raises(RowNotCovered, match="the library's relu returned other bytes"):
+        of(Finish(beta=1.0, addend="vector", activation="relu"))
+    # Factors are numbers of fp16, and each operation rounds once.
+    halves: dict[str, Any] = {"operand_dtype": "fp16", "arithmetic": "fp16", "name": "axpby", "value": 0.0999755859375}
+    for fields, fused in (
+        ({}, "x"),
+        (SLICES, "operand"),
+        ({"algorithm": 39, "stages": 35}, "operand"),
+        ({"m": 1}, "x"),
+    ):
+        step = of(matrix(0.1, 0.3), **fields).steps.steps[0]
+        assert step == Step(operand_value=0.300048828125, fused=fused, **halves)
+    vector = Finish(alpha=0.1, beta=1.0, addend="vector")
+    for fields, fused in (({}, "x"), (SLICES, "operand"), ({"algorithm": 39, "stages": 35}, "x")):
+        assert of(vector, **fields).steps.steps[0] == Step(operand_value=1.0, fused=fused, **halves)
+    alone = of(Finish(alpha=0.1)).steps.steps
+    assert alone == (Step(name="scale", value=0.0999755859375), Step(name="convert", dtype="fp16"))
+    biased = biased_product_of(replace(query, epilogue="bias"), plain, H100)
+    assert (biased.product.accumulator_dtype, biased.rounded_first, biased.onto_bias) == ("fp16", False, False)
+    for factor in (1e6, 1e-9):
+        with pytest.raises(RowNotCovered, match="on sums of fp16 are not described: fp16, in which the library"):
+            of(matrix(factor))
+    # Slices that are added in place start from the addend.
+    in_place = {"split_k": 4, "reduction": 1}
+    onto = of(matrix(0.1, 0.3), **in_place)
+    assert (onto.onto_addend, onto.starts_from_addend, len(onto.slices)) == (True, True, 4)
+    assert [each.steps[0].operand_value for *_, each in onto.slices] == [0.300048828125, 1.0, 1.0, 1.0]
+    assert {(each.steps[0].value, each.steps[0].arithmetic) for *_, each in onto.slices} == {(0.0999755859375, "fp16")}
+    added = of(Finish(beta=1.0, addend="vector"), **in_place)
+    assert (added.onto_addend, [each.name for each in added.steps.steps]) == (True, ["axpby", "convert"])
+    biased = biased_product_of(replace(query, epilogue="bias"), replace(plain, **in_place), H100)
+    assert (biased.onto_bias, biased.finished().onto_addend) == (True, True)
+    with pytest.raises(RowNotCovered, match="fp16 accumulation are not measured for this shape by algorithm 21"):
+        of(Finish(alpha=0.5), **in_place)
+    with pytest.raises(RowNotCovered, match="added in place are measured onto an addend"):
+        of(Finish(alpha=0.5), **in_place, algorithm=24, tile=11, stages=19)
 
 
 def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:

@@ -120,11 +120,12 @@ def test_products_by_cublaslt_have_its_workspace_and_may_disallow_split_k(
         assert stated.applied(query).workspace == 1024
     column = gemm_query(64, 1, 64, "fp32")
     assert stated.applied(column).workspace == 1024
+    # A dot product runs a function of cuBLAS.
     for dtype in ("fp16", "bf16"):
-        with pytest.raises(
-            CublasError, match=f"torch.dot of {dtype} runs cuBLAS, and torch.mm of one element cuBLASLt"
-        ):
-            stated.applied(gemm_query(1, 1, 64, dtype))
+        one = gemm_query(1, 1, 64, dtype)
+        assert stated.applied(one).workspace == 1024
+        full = replace(stated, fp16_reductions=None, bf16_reductions=None)
+        assert full.applied(one, dot=True) == one
     # Of a product with a vector, cuBLAS computes that of fp32 as it does without the preference.
     assert stated.applied(column, vector=True) == stated_settings(None, 1, 0).applied(column)
     assert stated.applied(column, vector=True).workspace > 1024
@@ -173,9 +174,12 @@ def test_unmeasured_settings_are_declined_with_their_names(
     assert current_settings().applied(gemm_query(64, 64, 64, batch=2)).compute == "fp16"
     biased = current_settings().applied(gemm_query(64, 64, 64, epilogue="bias"))
     assert (biased.compute, biased.workspace) == ("fp16", 1 << 20)
-    for given in ({"m": 1, "n": 1}, {"c": "fp32"}):
+    for given in ({"m": 1, "n": 1, "batch": 2}, {"c": "fp32"}):
         with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
             current_settings().applied(replace(gemm_query(64, 64, 64), **given))
+    one = gemm_query(1, 1, 64)
+    assert current_settings().applied(one).compute == "fp16"
+    assert current_settings().applied(one, dot=True) == one
     assert current_settings().applied(gemm_query(64, 64, 64, "bf16")) == gemm_query(64, 64, 64, "bf16")
     started_with("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     with pytest.raises(CublasError, match="CUBLAS_WORKSPACE_CONFIG is set: fp8 products were measured without it"):

@@ -112,6 +112,14 @@ CONVERT = Step(name="convert", dtype="e4m3")
 BF16 = {"dtype": "bf16"}
 
 
+def axpby_of_fp16(fused: Any) -> tuple[Step, Step]:
+    step = Step(
+        name="axpby", value=1.2998046875, operand_value=-0.7001953125, fused=fused, operand_dtype="fp16",
+        arithmetic="fp16",
+    )  # fmt: skip
+    return step, Step(name="convert", dtype="fp16")
+
+
 def axpby(fused: Any, dtype: str) -> tuple[Step, Step]:
     step = Step(name="axpby", value=1.3, operand_value=-0.7, fused=fused, operand_dtype=dtype)
     return step, Step(name="convert", dtype=dtype)
@@ -129,6 +137,12 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     ),
     "an addend whose product is rounded last": (
         matrix(72, WGMMA, "", "fp16", "fp32"), 24, 24, Schedule(16, 32, 64), Epilogue.of(*axpby("operand", "fp16"))
+    ),
+    "an addend in fp16": (
+        matrix(72, WGMMA, "", "fp16", "fp32"), 24, 24, Schedule(16, 32, 64), Epilogue.of(*axpby_of_fp16("operand"))
+    ),
+    "an addend in fp16, whose product is rounded first": (
+        matrix(72, WGMMA, "", "fp16", "fp32"), 72, 40, consumers(64, 32), Epilogue.of(*axpby_of_fp16("x"))
     ),
     "an addend of slices": (
         matrix(272, WGMMA, SLICED, "fp16", "fp32"), 24, 24, Schedule(16, 32, 64), Epilogue.of(*axpby("x", "fp16"))

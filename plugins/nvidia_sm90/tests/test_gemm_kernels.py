@@ -148,6 +148,56 @@ def test_lanes_return_the_bytes_under_any_unrolling(k: int, cuts: str, unroll: i
     assert (found == evaluate(desc, a, b)).all()
 
 
+@pytest.mark.parametrize("slices", [2, 3, 5])
+def test_slices_of_fp16_may_be_added_the_last_one_first(slices: int) -> None:
+    pytest.importorskip("triton")
+    span = 64
+    cut = f"k_cuts=[cut(span={span} partial_dtype=fp16 merge_dtype=fp16 merge=chain-down)]"
+    desc = matrix(span * slices - 16, WGMMA, f"accumulator_dtype=fp16 {cut}")
+    random = np.random.default_rng(slices)
+    a, b = (random.standard_normal(shape).astype(np.float16).view(np.uint16) for shape in ((24, desc.k), (desc.k, 40)))
+    found = simulated(desc, a, b, None)
+    assert (found == evaluate(desc, a, b)).all()
+    ascending = desc.model_copy(update={"k_cuts": (desc.k_cuts[0].model_copy(update={"merge": "chain"}),)})
+    assert (found != evaluate(ascending, a, b)).any() == (slices > 2)
+    with pytest.raises(UnsupportedGEMM, match="added one after the other"):
+        plan(matrix(256, WGMMA, "k_cuts=[cut(span=64 merge=chain-down)]"))
+
+
+@pytest.mark.parametrize(
+    ("k", "cuts"),
+    [
+        (23, ""), (45, "cut(count=1 start=zero)"), (150, "cut(count=2 start=zero) cut(span=16)"),
+        (83, "cut(count=1 start=zero) cut(layout=strided count=8) cut(span=4)"),
+        (70, "cut(layout=strided count=4 tile=3)"), (50, "cut(count=4)"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("values", ["numbers", "subnormal"])
+def test_lanes_of_fp16_accumulate_in_it(k: int, cuts: str, values: str) -> None:
+    """With infinities and NaNs of random patterns, or with products and sums below the normal numbers of fp16."""
+    pytest.importorskip("triton")
+    cuts = cuts.replace("cut(", "cut(partial_dtype=fp16 merge_dtype=fp16 ")
+    desc = read(
+        f"gemm(k={k} left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 accumulator_dtype=fp16 path=fma "
+        f"k_cuts=[{cuts}])"
+    )
+    assert isinstance(desc, GEMMDesc)
+    random = np.random.default_rng(k)
+    if values == "numbers":
+        a, b = random_patterns((3, k), "fp16", random), random_patterns((k, 5), "fp16", random)
+    else:
+        a, b = (
+            (random.standard_normal(shape) * 2.0**exponent).astype(np.float16).view(np.uint16)
+            for shape, exponent in (((3, k), -8), ((k, 5), -12))
+        )
+    found = simulated(desc, a, b, None)
+    assert (found == evaluate(desc, a, b)).all()
+    in_fp32 = desc.to_text().replace("=fp16 merge_dtype=fp16", "=fp32 merge_dtype=fp32")
+    other = read(in_fp32.replace("accumulator_dtype=fp16 ", ""))
+    assert isinstance(other, GEMMDesc)
+    assert (found != evaluate(other, a, b)).any()
+
+
 @pytest.mark.parametrize(
     ("m", "n", "k", "cuts", "unroll"),
     [

@@ -20,9 +20,6 @@ EXACT_K = 1 << 17
 IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
 """By operation in place, which returns its first operand: the one whose result it has."""
 
-_OWN_FUNCTIONS = {"dot": "dot", "mv": "vector"}
-"""By operation on vectors of OWN_KERNEL: the field that says so of a problem."""
-
 NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
 
@@ -74,9 +71,11 @@ def intercepted_product(
     try:
         a, b = library_layout(a), library_layout(b)
         problem = problem_of(a, b, out_dtype, epilogue)
-        if name in _OWN_FUNCTIONS and str(a.dtype) == OWN_KERNEL:
+        # Libraries have a function for dot products of every type, and one for those of a vector of OWN_KERNEL.
+        own = "dot" if name == "dot" else "vector" if name == "mv" and str(a.dtype) == OWN_KERNEL else None
+        if own is not None:
             fields = {each: getattr(problem, each) for each in type(problem).model_fields}
-            problem = GEMMProblem(**fields | {_OWN_FUNCTIONS[name]: True})
+            problem = GEMMProblem(**fields | {own: True})
         return InterceptedProduct(a, b, bias, problem)
     except ProblemError as error:
         raise NotLockable(str(error)) from None

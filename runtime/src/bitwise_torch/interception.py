@@ -43,6 +43,7 @@ __all__ = [
     "active",
     "check_other_threads",
     "is_intercepted",
+    "restore_kernels",
     "without_interception",
 ]  # fmt: skip
 
@@ -74,6 +75,9 @@ WATCHED = (
 
 Releases of PyTorch that lack some of them are supported.
 """
+
+KEPT_FROM = 3
+"""The scope of a process, of those that do not overlap, after which kernels stay replaced."""
 
 OtherThreads = Literal["error", "cover", "ignore"]
 """What an operator does in a thread without a scope while a scope is active in another thread.
@@ -180,22 +184,40 @@ def _handle(
     return scopes[0].handle(inner, operation.kernel.name, arguments, options)
 
 
+_groups: list[Operators] = []
+
+
+def restore_kernels() -> None:
+    """Remove the replaced kernels that the end of a scope left in place, of all groups without an active scope."""
+    for each in _groups:
+        each.restore()
+
+
 class Operators:
     """A group of operators, and the scopes that receive their calls.
 
     `names` returns the kernels of the group, which are replaced while a scope is active in any thread.  `key` names the
     group in the threads' objects.
+
+    Replacing hundreds of kernels takes tens of milliseconds.  Where scopes follow each other, as one for each request
+    of a server, the kernels stay replaced from the end of scope KEPT_FROM on: without a scope they run PyTorch's, at a
+    cost of some microseconds a call.  `restore_kernels` removes them.
     """
 
     def __init__(self, key: str, names: Callable[[], tuple[KernelName, ...]]) -> None:
         self.library: Any = None
-        self.calls_in_c: Any = None
-        """The table of the only scope, where it receives the calls of threads without scopes; see `Scope`."""
+        self.calls_in_c: Any = ()
+        """The table of the only scope, where it receives the calls of threads without scopes; see `Scope`.
+
+        It is an empty tuple where there is no scope at all.
+        """
         self._names = names
         self._lock = threading.Lock()
         self._of_thread: ThreadObject[tuple[Scope, ...]] = ThreadObject(key)
         self._active: tuple[Scope, ...] = ()
         self._found: tuple[KernelName, ...] | None = None
+        self._entered = 0
+        _groups.append(self)
 
     @contextmanager
     def active(self, scope: Scope) -> Iterator[None]:
@@ -239,33 +261,48 @@ class Operators:
 
     def _add(self, scope: Scope) -> None:
         with self._lock:
-            if not self._active:
+            if self.library is None:
                 if self._found is None:
                     self._found = self._names()
                 self.library = replaced_kernels(self._found, self._replacement)
+            self._entered += not self._active
             self._set_active((*self._active, scope))
 
     def _remove(self, scope: Scope) -> None:
         with self._lock:
             position = next(at for at, each in enumerate(self._active) if each is scope)
             self._set_active(self._active[:position] + self._active[position + 1 :])
+            if not self._active and self._entered < KEPT_FROM:
+                self._destroy()
+
+    def restore(self) -> None:
+        """Run PyTorch's kernels directly again, where no scope is active."""
+        with self._lock:
             if not self._active:
-                self.library._destroy()
-                self.library = None
+                self._entered = 0
+                self._destroy()
+
+    def _destroy(self) -> None:
+        if self.library is not None:
+            self.library._destroy()
+            self.library = None
 
     def _set_active(self, scopes: tuple[Scope, ...]) -> None:
         self._active = scopes
         only = scopes[0] if len(scopes) == 1 and scopes[0].other_threads == "cover" else None
-        self.calls_in_c = None if only is None else only.calls_in_c
+        self.calls_in_c = () if not scopes else None if only is None else only.calls_in_c
 
     def _replacement(self, kernel: Kernel) -> Callable[..., Any]:
         """Return a function that passes the calls of a kernel to the scopes of its thread."""
         operation, name = _Innermost(self, kernel), kernel.name
+        run, keys = kernel.kernel.call_boxed, kernel.keys
         key, is_there, read = self._of_thread.functions()
 
         def replacement(*arguments: Any, **options: Any) -> Any:
             scopes = read(key) if is_there(key) else None  # each function that is called here costs all operators time
             if scopes is None:
+                if not self._active:
+                    return run(keys, *arguments, **options)
                 scopes = self._scopes_of_others(kernel)
             if len(scopes) == 1:
                 return scopes[0].handle(operation, name, arguments, options)
@@ -276,9 +313,7 @@ class Operators:
         module = calls_in_c.module()
         if module is None:
             return replacement
-        made: Callable[..., Any] = module.Kernel(
-            replacement, kernel.full_name, key, is_there, read, kernel.kernel.call_boxed, kernel.keys, self
-        )
+        made: Callable[..., Any] = module.Kernel(replacement, kernel.full_name, key, is_there, read, run, keys, self)
         return made
 
     def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:

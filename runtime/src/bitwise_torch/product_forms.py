@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import DescriptorError
+from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import (
     BLOCK_K,
@@ -267,15 +268,34 @@ def _finished_matrix(
     if desc.block_scaling != "none":
         _scaled_blocks(key, desc, launcher, a, b, operands, out)
         return
-    sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
-    product_into(a, b, sums, desc.product)
-    launcher.apply_epilogue(desc.steps, sums, operands, out)
+    launcher.apply_epilogue(desc.steps, _sums_of(desc.product, a, b, out), operands, out)
     if (launch is None or not launch[2]) and not torch.cuda.is_current_stream_capturing():
         if len(_fused) >= CAPACITY:
             _fused.clear()
         # A kernel is compiled for a call that is repeated.
         fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
         _fused[key] = (desc, fused, launch is not None)
+
+
+def _sums_of(product: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Return the product in fp32, for an output like `out`.
+
+    Slices of fp16 that are added in it are stored in it by the kernels that add them.
+    """
+    import torch
+
+    halves = _stored_in_fp16(product)
+    sums = torch.empty(out.shape, dtype=torch.float16 if halves else torch.float32, device=a.device)
+    product_into(a, b, sums, halves or product)
+    return sums.float() if halves else sums
+
+
+@lru_cache(maxsize=4096)
+def _stored_in_fp16(product: GEMMDesc) -> GEMMDesc | None:
+    """Return a product whose slices are added in fp16 with an output of that type, None for other products."""
+    if not product.k_cuts or product.k_cuts[0].merge_dtype != "fp16" or product.scaled:
+        return None
+    return GEMMDesc(**{name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp16"})
 
 
 def _added_slices(
@@ -346,11 +366,15 @@ def with_bias_first(launch: EpilogueLaunch) -> Callable[[int, int, int, int], No
 
 
 def biased_product(found: BiasedGEMM) -> FinishedGEMM:
-    """Return a product with a bias as steps on its sums.  Raises ProductError for sums that are not of fp32."""
-    if found.product.accumulator_dtype != "fp32":
+    """Return a product with a bias as steps on its sums.
+
+    Of sums of fp16, the sum with the bias rounds to the same number of fp16 by way of fp32.  Raises ProductError for
+    sums of other types.
+    """
+    if found.product.accumulator_dtype not in ("fp32", "fp16"):
         raise ProductError(
-            f"a bias is added in fp32 only, and the descriptor accumulates in {found.product.accumulator_dtype}: "
-            "compute this product without its bias"
+            f"a bias is added to sums of fp32 or fp16, and the descriptor accumulates in "
+            f"{found.product.accumulator_dtype}: compute this product without its bias"
         )
     finished = _biased.get(found)
     if finished is None:
@@ -374,10 +398,11 @@ def _key(desc: FinishedGEMM, *tensors: Any) -> Hashable:
 
 
 def _launcher(desc: FinishedGEMM, device: Any) -> EpilogueLauncher:
+    product = _stored_in_fp16(desc.product) or desc.product
     for each in registry.default().launchers:
-        if isinstance(each, EpilogueLauncher) and each.serves(desc.product, device):
+        if isinstance(each, EpilogueLauncher) and each.serves(product, device):
             return each
-    raise ProductError(no_launcher(desc.product, device))
+    raise ProductError(no_launcher(product, device))
 
 
 def _fused_launch(

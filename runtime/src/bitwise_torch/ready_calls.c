@@ -583,6 +583,15 @@ static PyObject *run_in(PyObject *owner, const Kernel *kernel, PyObject *const *
     return found;
 }
 
+/* Return whether no thread has a scope, so that PyTorch's kernel runs. */
+static int is_idle(const Kernel *kernel)
+{
+    PyObject *table = PyObject_GetAttr(kernel->group, name_of_table);
+    int idle = table != NULL && PyTuple_CheckExact(table);
+    Py_XDECREF(table);
+    return idle;
+}
+
 static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t given, PyObject *names)
 {
     Py_ssize_t count = PyVectorcall_NARGS(given);
@@ -591,7 +600,9 @@ static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t 
     PyObject *scopes = scopes_of_thread(kernel), *found = NULL;
     int pass_on = 0;
     if (scopes == NULL || scopes == Py_None) {
-        if (!PyErr_Occurred())
+        if (!PyErr_Occurred() && is_idle(kernel))
+            found = original(kernel, arguments, count, names);
+        else if (!PyErr_Occurred())
             found = run_in(kernel->group, kernel, arguments, count, names, &pass_on);
     } else if (PyTuple_CheckExact(scopes)) {
         if (PyTuple_GET_SIZE(scopes) == 0)
@@ -652,7 +663,7 @@ static PyTypeObject kernel_type = {
               "A function of Python for an operator, which calls a table that keeps a call instead.  `is_there` and\n"
               "`read` are functions of a key: whether this thread has scopes, and its scopes.  `call_boxed` is\n"
               "PyTorch's kernel, a function of `keys` and of the arguments.  A thread without an object of scopes has\n"
-              "the table of `group`.",
+              "the table of `group`, or where that is a tuple PyTorch's kernel.",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Kernel, call),

@@ -19,18 +19,24 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.cublas.fp16_accumulation import FEATURE, products
+from bitwise_bench.cublas.fp16_accumulation import counted as counted_products
 from bitwise_bench.cublas.row_evidence import with_tables
+from bitwise_bench.cublas.settings_parity import FP16_ACCUMULATION
 from bitwise_cublas_profiles.profile import Row, profile
 
 RECORDS = tuple(
-    Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-sm90-{name}.json.xz"
+    Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-{name}.json.xz"
     for name in (
-        "h100-13.1",
-        "h200-13.1",
-        "h200-13.1-seed2101",
-        "h200-13.1-seed2201",
-        "h200-13.1-declined",
-        "h200-13.1-both-rounded",
+        "sm90-h100-13.1",
+        "sm90-h200-13.1",
+        "sm90-h200-13.1-seed2101",
+        "sm90-h200-13.1-seed2201",
+        "sm90-h200-13.1-declined",
+        "sm90-h200-13.1-both-rounded",
+        "fp16-sums-sm90-h200-13.1",
+        "fp16-sums-in-place-sm90-h200-13.1",
+        "fp16-sums-undescribed-sm90-h200-13.1",
     )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
@@ -47,8 +53,12 @@ _UNTRIED_SUMS = frozenset({(10, 0, 1), (20, 28, 1), (63, 15, 2)})
 """Kernels of slices, by algorithm, STAGES_ID and REDUCTION_SCHEME, whose sums some records did not try: a row of such a
 kernel without an order says nothing.
 """
-_LATER = ("onto_itself", "both_rounded", "onto_both_rounded")
+_UNTRIED_CHAINS = 16
+"""An algorithm whose chains of fp16 the first records of sums of fp16 did not try for large outputs; the same holds."""
+_LATER = ("onto_itself", "both_rounded", "onto_product_fused", "onto_addend_fused", "onto_both_rounded")
 """Orders that the records without a row of them did not try."""
+IN_FP16 = " in fp16"
+"""The end of the name of an order whose operations are of fp16, which all are where sums are of fp16."""
 _PLAIN = ("product", "products", "times a vector", "dot")
 _VECTORS = ("vector", "relu")
 
@@ -70,6 +80,7 @@ class Sample:
     configuration: tuple[int, ...]
     orders: tuple[str, ...]
     untried: tuple[str, ...] = ()
+    sums: str = "fp32"
 
     @property
     def kind(self) -> str:
@@ -92,6 +103,7 @@ class Sample:
         )
         kernel = (self.algorithm, self.configuration[2], self.configuration[4])
         unknown |= self.sliced and not self.orders and kernel in _UNTRIED_SUMS
+        unknown |= self.sums == "fp16" and not self.orders and self.algorithm == _UNTRIED_CHAINS
         return gaps or unknown or (self.m == self.n == 1 < self.batch) or any(": " in each for each in self.orders)
 
     @property
@@ -115,6 +127,7 @@ class Sample:
         dtypes = {"e4m3", "e5m2"} if self.call == "tensor" else {self.dtype}
         return bool(
             row["algorithm"] == self.algorithm
+            and row.get("sums", "fp32") == self.sums
             and row["sliced"] == self.sliced
             and dtypes <= set(row["dtypes"])
             and reduction in row.get("reductions", (row.get("reduction", reduction),))
@@ -125,7 +138,7 @@ class Sample:
 
     def is_general(self, row: Mapping[str, Any]) -> bool:
         """Whether a row of the data file for all algorithms has the sample's type and slices."""
-        measured = self.configuration[3] >= 0 and not self.undescribed
+        measured = self.configuration[3] >= 0 and not self.undescribed and self.sums == "fp32"
         return measured and self.dtype in row["dtypes"] and self.sliced == row.get("sliced", self.sliced)
 
     def has_order(self, order: str) -> bool:
@@ -144,18 +157,27 @@ def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
     """The rows of records."""
     found = []
     for record in (json.loads(lzma.decompress(path.read_bytes())) for path in paths):
-        known = {order for each in record["rows"] for order in each[-1]}
+        sums = "fp16" if record.get("setting") == FP16_ACCUMULATION else "fp32"
+        known = {order for each in record["rows"] for order in _named(each[-1], sums)}
         untried = (*record.get("untried", ()), *(each for each in _LATER if each not in known))
         for each in record["rows"]:
             fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
             # A row that is only added has the query of a vector, or none of the product alone, in the first names.
             names = [
-                each.removeprefix("vector ") for each in fields["orders"] if not each.startswith(("matrix ", "bias: "))
-            ]
+                each.removeprefix("vector ") for each in _named(fields["orders"], sums)
+                if not each.startswith(("matrix ", "bias: "))
+            ]  # fmt: skip
             fields |= {"configuration": tuple(fields["configuration"]), "orders": tuple(names)}
-            fields["untried"] = untried
+            fields |= {"untried": untried, "sums": sums}
             found.append(Sample(**fields))
     return found
+
+
+def _named(orders: Sequence[str], sums: str) -> list[str]:
+    """The names of a row's orders as in the data file, whose operations on sums of fp16 are those of fp16."""
+    if sums == "fp32":
+        return list(orders)
+    return [each.removesuffix(IN_FP16) for each in orders if each.endswith(IN_FP16) or each == "plain"]
 
 
 def _applies(row: Row, sample: Sample) -> bool:
@@ -184,6 +206,17 @@ def counted(rows: Iterable[Row], found: Sequence[Sample]) -> Iterator[tuple[Row,
 
 def feature_counts(row: Row, found: Sequence[Sample]) -> tuple[dict[str, int], list[Sample]]:
     """The counts and misses of a row of `features`: of batches, of layouts, or of biases, before or after rounding."""
+    if row["feature"] == FEATURE:
+        reductions = row["reductions"]
+        mine = [
+            each for each in found
+            if each.sums == "fp16" and each.plain and each.configuration[4] in reductions
+            and (each.algorithm, each.sliced) == (row["algorithm"], row["sliced"])
+            and each.configuration[3] >= 0 and not each.undescribed
+        ]  # fmt: skip
+        return _counts(each for each in mine if "plain" in each.orders), [
+            each for each in mine if "plain" not in each.orders
+        ]
     if "algorithm" not in row:
         end = {"padded rows": " padded", "unaligned operands": " unaligned", "batches": "products"}[row["feature"]]
         mine = [each for each in found if each.plain and each.call.endswith(end) and each.is_general(row)]
@@ -221,10 +254,12 @@ def recounted(tables: Mapping[str, Sequence[Row]], found: Sequence[Sample]) -> d
         wrong += [(row, each) for each in misses]
         finishes.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
     for row in tables["features"]:
-        if "draws" in row or row["feature"] == "fp16 accumulation":
+        if "draws" in row:
             features.append(dict(row))
             continue
         counts, misses = feature_counts(row, found)
+        if row["feature"] == FEATURE:
+            counts["sampled"] = counts.get("sampled", 0) + counted_products(row, products())[0]
         wrong += [(row, each) for each in misses]
         features.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
     if wrong:

@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
+from bitwise_bench.cublas.addend_orders import IN_FP16
 from bitwise_bench.cublas.descriptor_mutations import alternatives
 from bitwise_bench.cublas.product_forms import KINDS as ALL_KINDS
 from bitwise_bench.cublas.product_forms import (
@@ -44,6 +43,7 @@ from bitwise_cublas_profiles.describe import descriptor_of, from_first_slice
 from bitwise_cublas_profiles.finishes import (
     accumulated,
     adds_row,
+    in_fp16,
     plain_problem,
     scaled_query,
     scaled_steps,
@@ -76,8 +76,8 @@ def answers(
     if finish.scales != "none":
         query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
         return [("", replace(query, epilogue="none"), library.heuristic(query)[0])]
-    plain = plain_problem(problem, finish, known, torch.__version__)
-    query = settings.applied(query_of_problem(plain, alignment), vector=problem.vector)
+    plain = plain_problem(problem, finish, known, torch.__version__).model_copy(update={"dot": False})
+    query = settings.applied(query_of_problem(plain, alignment), vector=problem.vector, dot=problem.dot)
     if finish.activation != "none":
         query = replace(query, epilogue=f"{finish.activation}_bias")
     asked = [("", query)]
@@ -87,14 +87,28 @@ def answers(
 
 
 def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Iterator[tuple[str, FinishedGEMM]]:
-    """The orders of a finish, and a description for each; `operand_a` and `operand_b` scale an operand by alpha."""
+    """The orders of a finish, and a description for each; `operand_a` and `operand_b` scale an operand by alpha.
+
+    Of sums of fp16, which only have orders of operations of fp16, the names end in IN_FP16.
+    """
+    if desc.accumulator_dtype == "fp16":
+        finish = in_fp16(finish)
+        yield from ((f"{name}{IN_FP16}", each) for name, each in _descriptions(desc, finish, output, dtype, "fp16"))
+    else:
+        yield from _descriptions(desc, finish, output, dtype, "fp32")
+
+
+def _descriptions(
+    desc: GEMMDesc, finish: Finish, output: str, dtype: str, arithmetic: Literal["fp16", "fp32"]
+) -> Iterator[tuple[str, FinishedGEMM]]:
     fields = {name: getattr(desc, name) for name in type(desc).model_fields} | {"output_dtype": "fp32"}
     sums, converted = GEMMDesc(**fields), Step(name="convert", dtype=output)
     activation = ("relu",) if finish.activation == "relu" else ()
 
     def fused(alpha: float, fused: Any) -> Epilogue:
         step = Step(
-            name="axpby", value=alpha, operand_value=finish.beta, fused=fused, operand_dtype=output
+            name="axpby", value=alpha, operand_value=finish.beta, fused=fused, operand_dtype=output,
+            arithmetic=arithmetic,
         )  # fmt: skip
         return Epilogue.of(step, *activation, converted)
 
@@ -108,7 +122,10 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
             yield "both_rounded", FinishedGEMM(product=sums, steps=fused(finish.alpha, "none"))
         with suppress(DescriptorError):
             added = Step(name="add", operand_dtype=output)
-            scaled = Step(name="axpby", value=finish.alpha, operand_value=0.0, fused="operand", operand_dtype=output)
+            scaled = Step(
+                name="axpby", value=finish.alpha, operand_value=0.0, fused="operand", operand_dtype=output,
+                arithmetic=arithmetic,
+            )  # fmt: skip
             yield "onto_itself", FinishedGEMM(
                 product=from_first_slice(sums), steps=Epilogue.of(scaled, added, *activation, converted),
                 onto_addend=True,
@@ -130,27 +147,6 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
             yield f"operand_{name}", FinishedGEMM(
                 product=wide, steps=fused(1.0, "operand"), scaled=name, scale=finish.alpha, widened_from=dtype
             )  # fmt: skip
-
-
-def results_in_fp16(product: Any, addend: Any, finish: Finish) -> Iterator[tuple[str, Any]]:
-    """The orders of operations of fp16 on matrices of fp16, and their results; alpha and beta are rounded to fp16.
-
-    An operation is computed in fp64 before it is rounded, which is exact but for terms of very different magnitudes.
-    """
-
-    def wide(values: Any) -> Any:
-        return np.asarray(values, dtype=np.float16).astype(np.float64)
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled, added = wide(finish.alpha) * wide(product), wide(finish.beta) * wide(addend)
-        for order, total in (
-            ("product_fused", scaled + wide(added)), ("addend_fused", added + wide(scaled)),
-            ("both_rounded", wide(scaled) + wide(added)),
-        ):  # fmt: skip
-            result = total.astype(np.float16)
-            if finish.activation == "relu":
-                result = np.where(result < 0, np.float16(0), result)
-            yield f"{order} in fp16", result
 
 
 class Survey(Comparison):
@@ -211,8 +207,6 @@ class Survey(Comparison):
                             result = product_of_form(each, mine).contiguous()
                             if torch.equal(result.view(self.bits(wanted)), there.view(self.bits(wanted))):
                                 orders.append(f"{way}{sums}{order}")
-                    if query.compute == "fp16" and finish != Finish():
-                        orders += [f"{way}{sums}{order}" for order in self.orders_of_fp16(desc, mine, there, finish)]
         query, found = asked[0][1:]
         call = "one row" if kind == "matrix" and query.m == 1 and finish.beta == 1.0 else kind
         padded = any(each not in (None, query.dense_ld[name]) for name, each in (("a", query.ld_a), ("b", query.ld_b)))
@@ -221,16 +215,6 @@ class Survey(Comparison):
             "elements", call, dtype, query.m, query.n, query.k, query.batch, query.transposes, finish.alpha,
             finish.beta, list(found.configuration.record().values()), orders,
         ]  # fmt: skip
-
-    def orders_of_fp16(self, desc: GEMMDesc, mine: Any, wanted: Any, finish: Finish) -> list[str]:
-        """The orders of operations of fp16 that have the wanted bytes, for sums of fp16."""
-        from bitwise_torch.product_calls import product_of_form
-
-        product = product_of_form(desc, mine).contiguous().numpy()
-        addend = mine.operands[0].numpy() if mine.operands else np.zeros_like(product)
-        found = results_in_fp16(product, np.broadcast_to(addend, product.shape), finish)
-        bits = wanted.numpy().view(np.uint16)
-        return [order for order, result in found if np.array_equal(result.view(np.uint16), bits)]
 
     def bits(self, result: Any) -> Any:
         """The integers of the width of a result's type."""
@@ -255,7 +239,9 @@ class Survey(Comparison):
             return []
         made = alternatives(plain, split)
         if query.compute == "fp16":
-            made = [(name, with_fp16_sums(desc)) for name, desc in made if desc.path == "matrix"]
+            made = [(name, with_fp16_sums(desc)) for name, desc in made] + [
+                (f"{name} in fp32", desc) for name, desc in made
+            ]
         return [(f"{name}: ", desc) for name, desc in made]
 
     def candidates(
@@ -275,7 +261,7 @@ class Survey(Comparison):
 
 
 def with_fp16_sums(desc: GEMMDesc) -> GEMMDesc:
-    """A descriptor of a matrix unit with sums of fp16."""
+    """A descriptor with sums of fp16."""
     fields = {name: getattr(desc, name) for name in type(desc).model_fields}
     cuts = tuple(each.model_copy(update={"partial_dtype": "fp16", "merge_dtype": "fp16"}) for each in desc.k_cuts)
     return GEMMDesc(**(fields | {"accumulator_dtype": "fp16", "k_cuts": cuts}))

@@ -32,6 +32,7 @@ from bitwise_cublas_profiles.profile import RowNotCovered, profile
 from bitwise_cublas_profiles.query import Configuration
 
 COLUMNS = ("number", "m", "n", "k", "transposes", "configuration", "outcome")
+RECORD = Path(__file__).resolve().parents[4] / "records" / "cublas-fp16-accumulation-sm90-h200-13.1.json"
 FEATURE = "fp16 accumulation"
 """The feature of the profile's rows."""
 _LARGEST, _DEEPEST, _MOST_PRODUCTS = 1 << 22, 1 << 14, 1 << 31
@@ -103,6 +104,12 @@ def by_kernel(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
         name = f"algorithm {algorithm}, {'slices' if split > 1 else 'no slices'}, REDUCTION_SCHEME {reduction}"
         counts.setdefault(name, Counter())[str(row[-1]).split(":")[0]] += 1
     return {name: dict(counts[name]) for name in sorted(counts)}
+
+
+def products() -> list[list[Any]]:
+    """The rows of the record of this campaign."""
+    found: list[list[Any]] = json.loads(RECORD.read_text(encoding="utf-8"))["rows"]
+    return found
 
 
 def counted(row: Mapping[str, Any], rows: Iterable[Sequence[Any]]) -> tuple[int, int]:

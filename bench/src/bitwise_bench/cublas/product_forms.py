@@ -5,6 +5,7 @@
 Random shapes, layouts, types, alpha and beta. An addend is random, or cancels the product, so that the result consists
 of the roundings of both. With --elements nine elements of each result are compared with the call's description,
 evaluated on the CPU; without, whole results with those of our kernels, for the calls that have functions of their own.
+With --exponents, each operand is multiplied by a power of two, so that results underflow or overflow.
 With --setting, PyTorch runs under a setting of `settings_parity`. --calls appends the call of each row to a file, and
 `product_form_records` makes a record of several of these. The exit status is 1 if bytes differ, or if more than the
 share `--declined` of the calls of a kind and type is declined.
@@ -68,10 +69,15 @@ class Comparison:
     sparse_vectors = False
     """Whether a product alone may have one row or one column with gaps."""
 
-    def __init__(self, seed: int, *, elements: bool = False, types: Sequence[tuple[str, int]] = TYPES) -> None:
+    def __init__(
+        self, seed: int, *, elements: bool = False, types: Sequence[tuple[str, int]] = TYPES,
+        exponents: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         import torch
 
         self.torch, self.seed, self.elements, self.types = torch, seed, elements, types
+        self.exponents = tuple(exponents)
+        """Exponents of two, of which each matrix is multiplied by one."""
         self.largest = _LARGEST_SAMPLED if elements else _LARGEST
         self.generator = torch.Generator(device=self.device)
 
@@ -86,6 +92,8 @@ class Comparison:
         found = torch.randn(stored, device=self.device, generator=self.generator)
         if source.random() < 0.5:
             found *= torch.randint(-4, 3, stored, device=self.device, generator=self.generator).float().exp2()
+        if self.exponents:
+            found *= 2.0 ** source.choice(self.exponents)
         first = 1 if gap and source.random() < self.unaligned else 0
         found = found.to(getattr(torch, _NAMES[dtype]))[:, first : first + shape[1]]
         return found.t() if transposed else found
@@ -419,12 +427,12 @@ def described(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) ->
 
 def work(
     start: int, step: int, deadline: float,
-    given: tuple[int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]], str],
+    given: tuple[int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]], str, Sequence[int]],
 ) -> Iterable[list[Any]]:  # fmt: skip
     """The rows of one process."""
-    seed, kinds, elements, types, setting = given
+    seed, kinds, elements, types, setting, exponents = given
     apply_flags(setting)
-    comparison, number = Comparison(seed, elements=elements, types=types), start
+    comparison, number = Comparison(seed, elements=elements, types=types, exponents=exponents), start
     while time.time() < deadline:
         number += step
         try:
@@ -478,6 +486,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--setting", choices=SETTINGS, default="defaults", help="PyTorch's settings (default: its own)")
     parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     parser.add_argument(
+        "--exponents", type=int, nargs="*", default=[], help="powers of two for the operands, chosen at random"
+    )
+    parser.add_argument(
         "--declined", type=float, default=0.0005, help="largest share of declined calls (default 0.0005)"
     )
     given = parser.parse_args(arguments)
@@ -487,9 +498,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     types = [each for each in TYPES if not given.types or each[0] in given.types]
     os.environ.update(SETTINGS[given.setting].get("environment", {}))
     # Workers are new processes, whose environment this one's is.
-    task = (given.seed, kinds, given.elements, types, given.setting)
+    task = (given.seed, kinds, given.elements, types, given.setting, given.exponents)
     rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
     drawn = {"seed": given.seed, "setting": given.setting, "kinds": kinds, "types": types}
+    drawn |= {"exponents": given.exponents} if given.exponents else {}
     record = record_of(rows, died, {**environment(), **drawn}, "elements" if given.elements else "outputs")
     counts, reasons = record["outcomes"], Counter(record["reasons"])
     unequal = [row for row in rows if row[3] in ("different", "failed")]

@@ -1,8 +1,9 @@
 """The examples of a page of documentation: they run, and print what the page shows.
 
-    python -m bitwise_bench.documentation.page_examples [--write] PAGE ...
+    python -m bitwise_bench.documentation.page_examples [--write] [--gpu] PAGE ...
 
-runs the examples of Markdown pages in the repository; `--write` writes what they print into the pages.
+runs the examples of Markdown pages in the repository; `--write` writes what they print into the pages. With `--gpu`,
+blocks that need a GPU run as well.
 
 The fenced blocks of a page run in order, in one folder and with one set of Python names.  A block in the language
 `text` after a `sh` or `python` block is what that block prints; `...` stands for any text in it.  A comment before a
@@ -108,6 +109,7 @@ class Run:
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "example"})
     faults: list[str] = field(default_factory=list)
     printed: dict[int, str] = field(default_factory=dict)
+    gpu: bool = False
 
     def example(self, each: Example) -> None:
         """Run or check one example."""
@@ -117,7 +119,7 @@ class Run:
                 (self.folder / marks["file"]).write_text(each.text, encoding="utf-8")
             elif "shown" in marks or language in _NOT_RUN:
                 pass
-            elif "gpu" in marks or "install" in marks or ("torch" in marks and not _found("torch")):
+            elif ("gpu" in marks and not self.gpu) or "install" in marks or ("torch" in marks and not _found("torch")):
                 self._check(each)
             elif language in _SHELL:
                 self._compare(each, self._shell(each))
@@ -230,9 +232,12 @@ def _environment(**variables: str) -> Iterator[None]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def run(page: str, folder: Path) -> Run:
-    """Run the examples of a page in an empty folder.  The result has a sentence for each fault."""
-    running = Run(folder)
+def run(page: str, folder: Path, *, gpu: bool = False) -> Run:
+    """Run the examples of a page in an empty folder, with `gpu` those that need a GPU, too.
+
+    The result has a sentence for each fault.
+    """
+    running = Run(folder, gpu=gpu)
     for name, path in _FOLDER.findall(page):
         source = ROOT / path
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / name)
@@ -258,13 +263,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the examples of pages.  The exit status is 1 if one has a fault."""
     parser = argparse.ArgumentParser(prog="python -m bitwise_bench.documentation.page_examples")
     parser.add_argument("--write", action="store_true", help="write what the examples print into the pages")
+    parser.add_argument("--gpu", action="store_true", help="run the blocks that need a GPU")
     parser.add_argument("pages", nargs="+", type=Path)
     options = parser.parse_args(arguments)
     faults = []
     for path in options.pages:
         page = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
-            found = run(page, Path(folder))
+            found = run(page, Path(folder), gpu=options.gpu)
         if options.write:
             path.write_text(written(page, found.printed), encoding="utf-8")
         faults += [f"{path}: {fault}" for fault in found.faults]

@@ -2,6 +2,7 @@
 
     python -m bitwise_bench.models.train_equals_serve --out record.json
     python -m bitwise_bench.models.train_equals_serve --out other.json --against record.json    # on another GPU
+    python -m bitwise_bench.models.train_equals_serve --out drawn.json --seed 5                 # with drawn sizes
 
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
 other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a
@@ -28,6 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.models.drawn_models import drawn_fields
 from bitwise_bench.models.model_locks import MODELS, built_model, digest_of, environment
 from bitwise_core.errors import BitwiseError
 from bitwise_core.output_files import write_text
@@ -427,15 +429,20 @@ def comparisons(
     return found, digests
 
 
-def compared(name: str, batches: Sequence[int], device: str = "cuda", part: Path | None = None) -> dict[str, Any]:
+def compared(
+    name: str, batches: Sequence[int], device: str = "cuda", part: Path | None = None, seed: int | None = None
+) -> dict[str, Any]:
     """Return the comparisons of a model in the mode and without it; `device` is where it runs.
 
-    The file `part` has what is known after each comparison.
+    The file `part` has what is known after each comparison.  With a seed the sizes of the model are drawn.
     """
     warnings.filterwarnings("ignore", message="the bytes of aten::(_foreach_norm|linalg_vector_norm) may depend")
     begun = time.perf_counter()
-    model = built_model(*COMPARED[name], device).eval()
-    kept: dict[str, Any] = {"held out": name in HELD_OUT, "unfinished": True}
+    kind, fields = COMPARED[name]
+    drawn = {} if seed is None else {"fields": drawn_fields(fields, name, seed)}
+    model = built_model(kind, drawn.get("fields", fields), device).eval()
+    held_out = name in HELD_OUT or seed is not None
+    kept: dict[str, Any] = {"held out": held_out, **drawn, "unfinished": True}
 
     def save_mode(found: _Found, digests: dict[str, str]) -> None:
         write(kept | {"mode": found, "without the mode, differing": [], "digests": digests})
@@ -454,7 +461,7 @@ def compared(name: str, batches: Sequence[int], device: str = "cuda", part: Path
         model.set_attn_implementation("eager")
     without, _ = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ", save_control, packs)
     return {
-        "held out": name in HELD_OUT, "seconds of the comparisons": seconds, "mode": under,
+        "held out": held_out, **drawn, "seconds of the comparisons": seconds, "mode": under,
         "without the mode, differing": differing(without),
         "without the mode, greatest divergence": without["greatest divergence"], "digests": digests,
     }  # fmt: skip
@@ -518,13 +525,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=usual)
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
     parser.add_argument("--jobs", type=int, default=1, help="models that are compared at once")
+    parser.add_argument(
+        "--seed", type=int, help="draw the sizes of the models; without it they are those of the module"
+    )
     parser.add_argument("--against", type=Path, metavar="RECORD", help="another GPU's record, with the same shape")
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
         "shape": {
             "tokens": LENGTH, "batches": given.batches, "packed": list(PACKS), "chunks": list(CHUNKS),
-            "generated tokens": GENERATED,
+            "generated tokens": GENERATED, **({} if given.seed is None else {"seed": given.seed}),
         },
         "models": {},
     }  # fmt: skip
@@ -550,7 +560,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop)
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {
-            pool.submit(compared, name, tuple(given.batches), part=parts / f"{name}.json"): name
+            pool.submit(compared, name, tuple(given.batches), part=parts / f"{name}.json", seed=given.seed): name
             for name in given.models
         }
         for each in as_completed(running):

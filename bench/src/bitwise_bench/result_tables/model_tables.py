@@ -151,3 +151,17 @@ def model_locks(record: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     head = ("model", "products from the lock", "digests that differ", "without the lock")
     return f"{markdown_table(head, rows)}\n\n{_origin(record['environment'])}."
+
+
+def mode_entries(record: Mapping[str, Any]) -> str:
+    """Return the times of entries of the mode, and those of calls outside of it while kernels stay replaced."""
+    before, during, after = (
+        record[f"microseconds {when}"] for when in ("of PyTorch", "with replaced kernels", "after restore_kernels")
+    )
+    rows = [[name, f"{before[name]:.1f}", f"{during[name]:.1f}", f"{after[name]:.1f}"] for name in before]
+    entries = [f"{each['enter']:.2f}" for each in record["milliseconds of entries"]]
+    head = ("microseconds of the host", "PyTorch", "outside of the mode, kernels replaced", "after `restore_kernels`")
+    return markdown_table(head, rows) + (
+        f"\n\nThe entries took {_and(entries)} ms, the first with the compilation of a module in C. "
+        f"{_origin(record['environment'])}."
+    )

@@ -43,6 +43,9 @@ _FIELDS = {
 class Step(TextRecord, word="step"):
     """One operation on each element x, in fp32, rounded to nearest even in the type of the step.
 
+    With `arithmetic` fp16, which `axpby` may have, x is rounded to that type, the operand and the numbers are of it,
+    and each multiplication and the fused multiply-add round once, to it.
+
     `bias`: x + the operand of x's column.  `add`, `multiply`: x + and x * the operand's element.  `axpby`: `value` x +
     `operand_value` y for the operand's element y, by one fused multiply-add: of x where `fused` is `x`, which adds the
     rounded product of y, of y where it is `operand`, which adds the rounded product of x; where it is `none` both
@@ -65,6 +68,7 @@ class Step(TextRecord, word="step"):
     high: Number | None = None
     dtype: FloatName | None = None
     saturate: bool = False
+    arithmetic: Literal["fp32", "fp16"] = "fp32"
 
     @model_validator(mode="after")
     def _consistent(self) -> Step:
@@ -80,7 +84,18 @@ class Step(TextRecord, word="step"):
             raise ValueError(f"saturate applies to a conversion to {' or '.join(SATURATED)}")
         if self.low is not None and self.high is not None and not self.low <= self.high:
             raise ValueError(f"clamp from {self.low} to {self.high}: low is at most high")
+        if self.arithmetic == "fp16":
+            self._check_fp16()
         return self
+
+    def _check_fp16(self) -> None:
+        if self.name != "axpby" or self.operand_dtype != "fp16":
+            raise ValueError("arithmetic of fp16 is that of axpby with an operand_dtype of fp16: leave arithmetic out")
+        for value in (self.value, self.operand_value):
+            assert value is not None
+            with np.errstate(over="ignore"):
+                if float(np.float16(value)) != value:
+                    raise ValueError(f"{value!r} is not a finite number of fp16, in which the step multiplies")
 
 
 class Epilogue(Descriptor, word="epilogue"):

@@ -8,9 +8,10 @@ from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks, strided_lanes
 from bitwise_core.descriptors.cuts import Start
-from bitwise_core.descriptors.problem import BiasedGEMM
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish
 from bitwise_cublas_profiles.dropped_k import ALGORITHM as SPLIT_K_ALGORITHM
 from bitwise_cublas_profiles.dropped_k import dropped_k
+from bitwise_cublas_profiles.finish_rows import finish_row
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
@@ -18,10 +19,16 @@ _VECTOR_ALGORITHMS = (13, 14)
 """Algorithms of a matrix and a vector, whose elements may have gaps between them."""
 FILLING = 20
 """The algorithm whose slices in place start from +0 where one of them is filled with products of +0."""
-_FP32_PARTIALS = 2
-"""The REDUCTION_SCHEME that adds slices after all of them are computed."""
+_IN_PLACE = 1
+"""The REDUCTION_SCHEME that adds slices one after the other to the output."""
+ONTO = "onto_"
+"""The prefix of orders in which slices are added to the addend."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
+_TILES = {15: (64, 64), 17: (64, 128), 18: (128, 64), 20: (128, 128)}
+"""By the library's number of a tile: its rows and columns, which are columns and rows of a query's output."""
+_MEASURED_SHARES = (2, 3)
+"""The numbers of blocks that share a tile along k, where tiles that equal numbers share were measured."""
 
 
 def descriptor_of(
@@ -49,13 +56,15 @@ def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
     return row is None or row["family"] not in ("single", "per_mma", "fma")
 
 
-def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
-    """As `descriptor_of` for a query with a bias: the product's descriptor, and when the bias is added."""
+def biased_product_of(
+    query: GemmQuery, configuration: Configuration, known: Profile, *, workspace: int | None = None
+) -> BiasedGEMM:
+    """As `descriptor_of` for a query with a bias: the product's descriptor, and when the bias is added.
+
+    `workspace` is used for sums of fp16 only: a bias on other tiles that may be divided is not measured.
+    """
     if query.compute == "fp16":
-        raise RowNotCovered(
-            f"{query.description} is not described: a bias is described with sums of fp32; the nearest described call "
-            "adds a row of shape (1, n), and gives alpha and beta of 1"
-        )
+        return _biased_sums_of_fp16(query, configuration, known, workspace)
     first: RowNotCovered | None = None
     for added in ("biases", "biases added after rounding", "biases under slices"):
         try:
@@ -73,17 +82,24 @@ def biased_product_of(query: GemmQuery, configuration: Configuration, known: Pro
     raise first
 
 
-def added_in_fp16(query: GemmQuery, configuration: Configuration, known: Profile, words: str) -> GEMMDesc:
-    """The product of several rows with sums of fp16, to which `words` is only added. Raises RowNotCovered.
+def _biased_sums_of_fp16(
+    query: GemmQuery, configuration: Configuration, known: Profile, workspace: int | None
+) -> BiasedGEMM:
+    """A bias on sums of fp16, which rounds once however the kernel adds it."""
+    alone = Finish(beta=1.0, addend="vector")
+    row = finish_row(known, query, configuration, "vector", alone)
+    if row is None:
+        raise _Description(query, configuration, known, False).not_covered("a bias on sums of fp16 is not measured")
+    product = sums_under_addend(replace(query, epilogue="none"), configuration, known, workspace)
+    onto = str(row["order"]).startswith(ONTO)
+    return BiasedGEMM(product=from_first_slice(product) if onto else product, onto_bias=onto)
 
-    What is added follows all slices, unless they are added in place.
-    """
-    if query.m == 1 or (configuration.split_k > 1 and configuration.reduction != _FP32_PARTIALS):
-        raise RowNotCovered(
-            f"{query.description} with {words} is not described: sums of fp16 to which something is added are measured "
-            "with several rows, and without slices that are added in place"
-        )
-    return descriptor_of(replace(query, epilogue="none"), configuration, known)
+
+def sums_under_addend(
+    query: GemmQuery, configuration: Configuration, known: Profile, workspace: int | None = None
+) -> GEMMDesc:
+    """The sums of a query without an epilogue to which something is added, also in place. Raises RowNotCovered."""
+    return _Description(query, configuration, known, False, workspace=workspace, addend=True).descriptor()
 
 
 class _Description:
@@ -97,9 +113,10 @@ class _Description:
         extrapolate: bool,
         bias: str = "biases",
         workspace: int | None = None,
+        addend: bool = False,
     ) -> None:
         self.query, self.configuration, self.known, self.extrapolate = query, configuration, known, extrapolate
-        self.bias, self.workspace = bias, workspace
+        self.bias, self.workspace, self.addend = bias, workspace, addend
 
     def not_covered(self, why: str) -> RowNotCovered:
         """The error for a missing measurement, with the key."""
@@ -133,8 +150,6 @@ class _Description:
 
     def _with_fp16_sums(self, found: GEMMDesc) -> GEMMDesc:
         """The descriptor with sums of fp16, and parts of k of that type, added in it."""
-        if found.path != "matrix":
-            raise self.not_covered("fp16 accumulation is measured on matrix units only")
         fields = {name: getattr(found, name) for name in type(found).model_fields}
         cuts = tuple(each.model_copy(update={"partial_dtype": "fp16", "merge_dtype": "fp16"}) for each in found.k_cuts)
         return GEMMDesc(**(fields | {"accumulator_dtype": "fp16", "k_cuts": cuts}))
@@ -149,10 +164,13 @@ class _Description:
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
         sparse_left = query.m == 1 and query.transpose_a and query.ld_a not in (None, 1)
-        sparse_right = self._is_sparse_column() and self.configuration.algorithm not in _VECTOR_ALGORITHMS
+        measured_columns = self.query.compute == "fp16" or self.configuration.algorithm in _VECTOR_ALGORITHMS
+        sparse_right = self._is_sparse_column() and not measured_columns
         gaps_measured = dense_output and not sparse_left and not sparse_right
         if query.compute == "fp16":
-            self._check_feature("fp16 accumulation", measured=query.m > 1 or query.n > 1)
+            in_place = self.configuration.split_k > 1 and self.configuration.reduction == _IN_PLACE
+            if not (in_place and self.addend):  # the row of the addend says how these slices are added
+                self._check_feature("fp16 accumulation", measured=True)
         if query.batch > 1 and query.epilogue == "none":
             if query.k == 1 and query.a == "fp32" and query.contiguous_output_batch:
                 pass  # a single product has no order
@@ -249,7 +267,7 @@ class _Description:
         split, step, k = self.configuration.split_k, int(row["k_step"]), self.query.k
         block = (Cut(span=int(row["block"])),) if row["block"] else ()
         if split == -1 and (self.workspace is None or self.workspace > _COUNTERS):
-            raise self.not_covered("tiles that several blocks share along k are not measured")
+            return self._matrix(row, (self._shared_tiles(step),))
         if split <= 1:
             return self._matrix(row, block)
         if "dealt" in row:
@@ -269,6 +287,21 @@ class _Description:
         if self._merge() != ("fp32", "fp32", "first"):
             raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
         return self._matrix(row, (Cut(span=chunk), *block), found.count)
+
+    def _shared_tiles(self, step: int) -> Cut:
+        """The slices of tiles that equal numbers of blocks share along k, each with as many iterations.
+
+        The workspace has room for a tile of fp16 for each block. The last slice is the first of the sum.
+        """
+        tile, iterations = _TILES.get(self.configuration.tile), -(-self.query.k // step)
+        if tile is not None and self.query.compute == "fp16" and self.workspace is not None and self.query.batch == 1:
+            # The library's matrices have columns where the query's have rows.
+            tiles = -(-self.query.n // tile[0]) * -(-self.query.m // tile[1])
+            blocks, rest = divmod(self.workspace, tile[0] * tile[1] * 2)
+            slices, uneven = divmod(blocks, tiles)
+            if rest <= _COUNTERS and not uneven and slices in _MEASURED_SHARES and iterations % slices == 0:
+                return Cut(span=iterations // slices * step, merge="chain-down")
+        raise self.not_covered("tiles that several blocks share along k are not measured")
 
     def _product(self) -> GEMMDesc:
         """The products of one value of k, to which no +0 is added: those of fp32 are not rounded to tf32."""

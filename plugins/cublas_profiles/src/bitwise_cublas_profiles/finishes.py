@@ -18,15 +18,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_cublas_profiles.describe import (
     FILLING,
-    added_in_fp16,
+    ONTO,
     biased_product_of,
     descriptor_of,
     from_first_slice,
+    sums_under_addend,
 )
+from bitwise_cublas_profiles.finish_rows import finish_row
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
@@ -37,10 +41,8 @@ _INSTRUCTION_K = 32
 """The k of an instruction of fp8."""
 _BLOCK = 128
 """The k after which fp8 kernels start an accumulator without fast accumulation."""
-_ONTO = "onto_"
 _ONTO_ITSELF = "itself"
-"""The order, without the prefix, in which an addend follows the slices."""
-"""The prefix of orders in which slices are added to the addend."""
+"""The order, without the prefix ONTO, in which an addend follows the slices."""
 _FUSED: dict[str, Literal["x", "none"]] = {"product_fused": "x", "both_rounded": "none"}
 """By order: the term of a sum whose multiplication is fused, where it is not that of the addend."""
 _FP32_PARTIALS = 2
@@ -237,12 +239,15 @@ def finished_product_of(
 
     Raises RowNotCovered.
     """
-    if query.compute == "fp16":
-        return _added_in_fp16(query, configuration, known, finish)
     if finish.activation == "gelu":
         raise RowNotCovered(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
             "described call is torch.addmm, followed by torch.nn.functional.gelu, whose bytes differ"
+        )
+    if finish.activation == "relu" and query.scale_type == "fp16":
+        raise RowNotCovered(
+            f"{query.description} with relu is not described: where sums of fp16 overflow or underflow, the library's "
+            "relu returned other bytes; the nearest described call is torch.addmm, followed by torch.relu"
         )
     if finish.addend == "matrix" and query.m == query.n == 1 and query.batch > 1:
         raise RowNotCovered(
@@ -251,15 +256,24 @@ def finished_product_of(
         )
     rounded = onto = False
     if finish.addend == "vector":
-        biased = biased_product_of(replace(query, epilogue="bias"), configuration, known)
+        biased = biased_product_of(replace(query, epilogue="bias"), configuration, known, workspace=workspace)
         product, rounded, onto = biased.product, biased.rounded_first, biased.onto_bias
-    else:
+    elif finish.addend == "none":
         product = descriptor_of(replace(query, epilogue="none"), configuration, known, workspace=workspace)
+    else:
+        product = sums_under_addend(replace(query, epilogue="none"), configuration, known, workspace)
     order = "rounded" if rounded else _order(known, query, configuration, finish)
-    onto |= order.startswith(_ONTO)
-    order = order.removeprefix(_ONTO)
+    onto |= order.startswith(ONTO)
+    if onto and query.scale_type == "fp16" and finish.addend == "none":
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: slices of sums of fp16 that are multiplied and "
+            "added in place are measured onto an addend"
+        )
+    order = order.removeprefix(ONTO)
     product = from_first_slice(product, each=configuration.algorithm == FILLING) if onto else product
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
+    if query.scale_type == "fp16":
+        finish = in_fp16(finish)
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
         # The kernel multiplies the vector of a product of a matrix and a vector.
@@ -267,7 +281,7 @@ def finished_product_of(
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}
         fields |= {"left_dtype": "fp32", "right_dtype": "fp32"}
         alpha = 1.0
-    steps = Epilogue.of(*_steps(query.c, order, finish, alpha, onto=onto))
+    steps = Epilogue.of(*_steps(query.c, order, finish, alpha, onto=onto, arithmetic=query.scale_type))
     if onto and (product.k_dropped or product.tail or not product.k_cuts or steps.steps[0].name != "axpby"):
         raise RowNotCovered(
             f"{query.description} with {finish.words} is not described: slices of this product onto the addend are not "
@@ -276,27 +290,26 @@ def finished_product_of(
     return FinishedGEMM(product=GEMMDesc(**fields), steps=steps, onto_addend=onto, **scaled)
 
 
-def _added_in_fp16(query: GemmQuery, configuration: Configuration, known: Profile, finish: Finish) -> FinishedGEMM:
-    """What the library computes for sums of fp16 to which something is only added. Raises RowNotCovered.
-
-    The sum of two numbers of fp16 rounds to the same number of fp16 by way of fp32.
-    """
-    if finish.addend == "none" or (finish.alpha, finish.beta) != (1.0, 1.0) or finish.activation == "gelu":
+def in_fp16(finish: Finish) -> Finish:
+    """The finish with the factors that a library receives for sums of fp16. Raises RowNotCovered."""
+    with np.errstate(over="ignore"):
+        alpha, beta = (float(np.float16(each)) for each in (finish.alpha, finish.beta))
+    lost = (alpha == 0.0) != (finish.alpha == 0.0) or (beta == 0.0) != (finish.beta == 0.0)
+    if lost or not np.isfinite([alpha, beta]).all():
         raise RowNotCovered(
-            f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
-            "measured alone, and where something is only added"
+            f"alpha {finish.alpha!r} and beta {finish.beta!r} on sums of fp16 are not described: fp16, in which the "
+            "library multiplies, has no such numbers"
         )
-    product = added_in_fp16(query, configuration, known, finish.words)
-    fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
-    activation = ("relu",) if finish.activation == "relu" else ()
-    steps = Epilogue.of(Step(name="add", operand_dtype="fp16"), *activation, _converted("fp16"))
-    return FinishedGEMM(product=GEMMDesc(**fields), steps=steps)
+    return finish.model_copy(update={"alpha": alpha, "beta": beta})
 
 
-def _steps(output: str, order: str, finish: Finish, alpha: float, *, onto: bool) -> tuple[Step | str, ...]:
+def _steps(
+    output: str, order: str, finish: Finish, alpha: float, *, onto: bool, arithmetic: Literal["fp32", "fp16"]
+) -> tuple[Step | str, ...]:  # fmt: skip
     """The steps on a sum in fp32, in an order of the table, for an alpha that is not yet part of the product.
 
-    With `onto` they are those of slices that are added in place.
+    With `onto` they are those of slices that are added in place. The product of two numbers of fp16 is exact in fp32,
+    and their sum rounds to the same number of fp16 by way of fp32, so that only sums of products need `arithmetic`.
     """
     activation = ("relu",) if finish.activation == "relu" else ()
     scale = () if alpha == 1.0 else (Step(name="scale", value=alpha),)
@@ -307,7 +320,11 @@ def _steps(output: str, order: str, finish: Finish, alpha: float, *, onto: bool)
     fused = _FUSED.get(order, "operand")
     after = (Step(name="add", operand_dtype=output),) if order == _ONTO_ITSELF else ()
     under = 0.0 if after else finish.beta
-    step = Step(name="axpby", value=alpha, operand_value=under, fused=fused, operand_dtype=output)
+    if arithmetic == "fp16" and alpha == under == 1.0 and not onto:
+        return (Step(name="add", operand_dtype=output), *activation, _converted(output))
+    step = Step(
+        name="axpby", value=alpha, operand_value=under, fused=fused, operand_dtype=output, arithmetic=arithmetic
+    )  # fmt: skip
     return (step, *after, *activation, _converted(output))
 
 
@@ -330,29 +347,12 @@ def _row(
     known: Profile, query: GemmQuery, configuration: Configuration, addend: str, finish: Finish, words: str = ""
 ) -> Row:
     """The row of a configuration and a finish, which the message of RowNotCovered calls `words`."""
-    for row in known.tables["finishes"]:
-        if row["algorithm"] == configuration.algorithm and _applies(row, query, configuration, addend, finish):
-            known.record_use("finishes", row)
-            return row
+    row = finish_row(known, query, configuration, addend, finish)
+    if row is not None:
+        return row
     fields = ", ".join(f"{name} {value}" for name, value in configuration.record().items())
     what = words or ("one scale for each operand" if addend == "tensor" else finish.words)
     raise RowNotCovered(
         f"{query.description} by {known.description} is not described: {what} is not measured with this "
         f"configuration on {query.multiplied} ({fields}); the nearest described call is the product alone"
-    )
-
-
-def _applies(row: Row, query: GemmQuery, configuration: Configuration, addend: str, finish: Finish) -> bool:
-    """Whether a row was measured for an addend, the number of slices, the types and the numbers of a finish.
-
-    `alpha` and `beta` of a row are `one` where it was measured with 1 only; of several rows the first applies.
-    """
-    return bool(
-        row["addend"] == addend
-        and row["sliced"] == (configuration.split_k > 1)
-        and query.multiplied in row["dtypes"]
-        and configuration.reduction in row.get("reductions", (configuration.reduction,))
-        and configuration.custom in row.get("customs", (configuration.custom,))
-        and (row.get("alpha") != "one" or finish.alpha == 1.0)
-        and (row.get("beta") != "one" or finish.beta == 1.0)
     )

@@ -106,10 +106,11 @@ class PyTorchLibrary:
         if problem.finish is not None:
             known = prepared(profile(library.version, capability))
             return self._finished(problem, problem.finish, alignment, path, _device(index), library, known)
-        if problem.dot:
+        if problem.dot and problem.a == "fp32":
             return dot_of(problem, prepared(profile(library.version, capability)))
-        query = query_of_problem(problem, alignment)
-        query = query if path is not None else current_settings().applied(query, vector=problem.vector)
+        query = query_of_problem(problem.model_copy(update={"dot": False}), alignment)
+        if path is None:
+            query = current_settings().applied(query, vector=problem.vector, dot=problem.dot)
         known = prepared(profile(library.version, capability))
         return _described_answer(query, self._query_heuristic(library, query, _device(index)), known)
 
@@ -195,7 +196,7 @@ class PyTorchLibrary:
 
 def _described_answer(query: GemmQuery, found: HeuristicResult, known: Profile) -> GEMMDesc | BiasedGEMM:
     if query.epilogue == "bias":
-        return biased_product_of(query, found.configuration, known)
+        return biased_product_of(query, found.configuration, known, workspace=found.workspace)
     return descriptor_of(query, found.configuration, known, workspace=found.workspace)
 
 

@@ -66,11 +66,14 @@ class PyTorchSettings:
         given = bias_workspace(self.workspace) if self.bias_workspace is None else self.bias_workspace
         return min(given, self.workspace)
 
-    def applied(self, query: GemmQuery, *, vector: bool = False) -> GemmQuery:
+    def applied(self, query: GemmQuery, *, vector: bool = False, dot: bool = False) -> GemmQuery:
         """The query that PyTorch makes under these settings for a query under its defaults. Raises CublasError.
 
         With `vector`, a matrix is multiplied by a vector: that of fp32 runs cuBLAS, also where cuBLASLt is preferred.
+        With `dot`, two vectors are multiplied by a function of cuBLAS that accumulates in fp32.
         """
+        if dot:
+            return replace(self, lt_products=False, fp16_accumulation=False).applied(query)
         if vector and self.lt_products and query.a == "fp32":
             return replace(self, lt_products=False).applied(query)
         workspace = self.workspace
@@ -78,10 +81,6 @@ class PyTorchSettings:
             if workspace != WORKSPACE:
                 raise CublasError(f"{WORKSPACE_VARIABLE} is set: fp8 products were measured without it")
             return query
-        if self.lt_products and query.a in ("fp16", "bf16") and query.m == query.n == query.batch == 1:
-            raise CublasError(
-                f"PyTorch prefers cuBLASLt: torch.dot of {query.a} runs cuBLAS, and torch.mm of one element cuBLASLt"
-            )
         if query.epilogue == "bias" or self.lt_products:
             workspace = self.lt_workspace
         mask = {"fp16": self.fp16_reductions, "bf16": self.bf16_reductions}.get(query.a)
@@ -89,10 +88,10 @@ class PyTorchSettings:
             raise CublasError(f"PyTorch does not multiply {query.a} matrices without a bias if split K is disallowed")
         compute = "tf32" if self.tf32 and query.a == "fp32" else query.compute
         if self.fp16_accumulation and query.a == "fp16":
-            if query.c != "fp16" or self.lt_products or query.m == query.n == 1:
+            if query.c != "fp16" or self.lt_products or (query.m == query.n == 1 and query.batch > 1):
                 raise CublasError(
-                    f"{_FP16_ACCUMULATION} is True: with it products of fp16 were measured with outputs of fp16 and "
-                    "more than one element, in cuBLAS"
+                    f"{_FP16_ACCUMULATION} is True: with it products of fp16 were measured with outputs of fp16, in "
+                    "cuBLAS, and no batches of one element"
                 )
             compute = "fp16"
         return replace(query, workspace=workspace, reductions=mask, compute=compute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE, WORKSPACE
 
@@ -114,7 +114,7 @@ class GemmQuery:
         return "tf32" if self.compute == "tf32" else self.a
 
     @property
-    def scale_type(self) -> str:
+    def scale_type(self) -> Literal["fp16", "fp32"]:
         """The type of the factors alpha and beta: that in which sums are accumulated."""
         return "fp16" if self.compute == "fp16" else "fp32"
 

@@ -48,6 +48,7 @@ from bitwise_torch.interception import (
     OtherThreads,
     WithoutGradients,
     check_other_threads,
+    restore_kernels,
 )
 from bitwise_torch.kernel_replacement import kernel_names
 from bitwise_torch.ready_launches import ReadyLaunches
@@ -160,8 +161,9 @@ class BatchInvariance:
         return self.__enter__()
 
     def disable(self) -> None:
-        """Leave the mode, in the thread that enabled it."""
+        """Leave the mode, in the thread that enabled it, and run PyTorch's kernels directly again."""
         self.__exit__()
+        restore_kernels()
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""

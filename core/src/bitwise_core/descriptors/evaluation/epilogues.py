@@ -72,11 +72,17 @@ def _with_operand(step: Step, x: Node, other: Node, dtype: str, formulas: Formul
     if step.name == "axpby":
         assert step.value is not None
         assert step.operand_value is not None
-        own, others = (number(step.value), x), (number(step.operand_value), other)
+        kind = step.arithmetic
+        own, others = (
+            (_factor(factor, kind), converted(each, "fp32", kind))
+            for factor, each in ((step.value, x), (step.operand_value, other))
+        )
         if step.fused == "none":
-            return Operation("add.rn.fp32", (Operation("mul.rn.fp32", own), Operation("mul.rn.fp32", others)))
-        fused, rounded = (own, others) if step.fused == "x" else (others, own)
-        return Operation("fma.rn.fp32", (*fused, Operation("mul.rn.fp32", rounded)))
+            found = Operation(f"add.rn.{kind}", (Operation(f"mul.rn.{kind}", own), Operation(f"mul.rn.{kind}", others)))
+        else:
+            fused, rounded = (own, others) if step.fused == "x" else (others, own)
+            found = Operation(f"fma.rn.{kind}", (*fused, Operation(f"mul.rn.{kind}", rounded)))
+        return converted(found, kind, "fp32")
     if step.name == "swiglu":
         gate = _widened(_rounded(_function("silu", dtype, formulas, other), dtype), dtype)
         return Operation("mul.rn.fp32", (gate, x))
@@ -99,6 +105,11 @@ def _alone(step: Step, x: Node, dtype: str, formulas: Formulas) -> Node:
         assert step.value is not None
         return Operation("mul.rn.fp32", (x, number(step.value)))
     return x
+
+
+def _factor(value: float, dtype: str) -> Node:
+    """Return a constant of fp32 or of fp16, which holds it."""
+    return number(value) if dtype == "fp32" else Constant(16, int(np.float16(value).view(np.uint16)))
 
 
 def number(value: float) -> Node:

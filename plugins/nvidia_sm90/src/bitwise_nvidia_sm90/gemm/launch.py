@@ -107,7 +107,8 @@ def kernel_calls(
     sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
     """
     check(plan, chosen)
-    if fusion and (isinstance(plan, SinglePrecisionPlan) or (isinstance(plan, MatrixPlan) and plan.fp16_sums)):
+    in_fp16 = isinstance(plan, MatrixPlan | ScalarPlan) and plan.fp16_sums
+    if fusion and (isinstance(plan, SinglePrecisionPlan) or in_fp16):
         raise UnsupportedGEMM("an epilogue of a product of fp32 operands, or with sums of fp16: its kernels have none")
     if scaling and not (isinstance(plan, MatrixPlan) and plan.starts_accumulators and chosen.consumers):
         raise UnsupportedGEMM(
@@ -376,6 +377,8 @@ def _lanes(
 ) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
+    if isinstance(plan, ScalarPlan) and plan.fp16_sums:
+        return _lanes_in_fp16(plan, chosen, m, n, common)
     if chosen.wide or chosen.lane_rows or chosen.few_rows:
         if not isinstance(plan, ScalarPlan) or fusion:
             raise UnsupportedGEMM(f"{chosen} has no epilogue, and applies to lanes of one block")
@@ -405,6 +408,20 @@ def _lanes(
             "EVEN_STEPS": even_steps, "UNROLL": unroll, "AHEAD": chosen.stages == 2, "FROM_ZERO": from_zero,
             "BLOCK": chosen.block_m, "ROWS": rows,
             **_constants(fusion),
+        },
+        {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
+    )  # fmt: skip
+
+
+def _lanes_in_fp16(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.fp16_lanes import lanes_in_fp16
+
+    return KernelCall(
+        lanes_in_fp16,
+        (-(-m * n // chosen.block_m), plan.slices.number),
+        {**common, "count": m * n, "tile": plan.tile, "chunk": plan.chunk},
+        {
+            "LANES": plan.lanes, "STRIDED": plan.strided, "FROM_ZERO": plan.from_zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip
@@ -553,6 +570,7 @@ def _merge(
         {
             "ROUND_EACH": slices.rounded, "FROM_ZERO": slices.from_zero, "DENSE": dense, "BLOCK": block,
             "STATIC_SLICES": slices.number if slices.number <= UNROLLED_SLICES else 0, **_constants(fusion),
+            **({"DOWN": True} if slices.down else {}),
         },
         {"num_warps": block // 128, **_DEPENDENT_LAUNCH},
         _bytes_of_even_shares(-(-m * line // block)),

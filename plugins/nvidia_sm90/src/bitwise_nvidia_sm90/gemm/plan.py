@@ -30,7 +30,7 @@ class Slices:
     """Split-K: `number` slices of `span` k, the last one the remainder, added in an order of SLICE_ORDERS.
 
     `partial` is the type in which the sum of a slice is stored; `rounded` says that the running sum is rounded to the
-    output's type after each addition, `from_zero` that it starts from +0.
+    output's type after each addition, `from_zero` that it starts from +0, `down` that the last slice comes first.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Slices:
     partial: str = "fp32"
     rounded: bool = False
     from_zero: bool = False
+    down: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class ScalarPlan:
 
     With `strided`, tiles of `tile` k are distributed round-robin to the first `active_lanes` lanes (0: to all);
     otherwise each lane has `tile` consecutive k.  `chunk` is the number of its own k after which a lane starts a new
-    accumulator.  `from_zero` says that the sum of the lanes starts from +0.
+    accumulator.  `from_zero` says that the sum of the lanes starts from +0.  With `fp16_sums`, accumulators are of
+    fp16.
     """
 
     k: int
@@ -104,6 +106,7 @@ class ScalarPlan:
     chunk: int
     active_lanes: int = 0
     from_zero: bool = False
+    fp16_sums: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +185,10 @@ def _check(desc: GEMMDesc) -> None:
         )
     if desc.output_dtype not in _OUTPUTS:
         raise UnsupportedGEMM(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
-    halves = desc.path == "matrix" and (desc.left_dtype, desc.accumulator_dtype) == ("fp16", "fp16")
+    halves = desc.path != "mul_add" and (desc.left_dtype, desc.accumulator_dtype) == ("fp16", "fp16")
     if desc.accumulator_dtype != "fp32" and not halves:
         raise UnsupportedGEMM(
-            f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32, and fp16 on matrix units "
-            "in fp16"
+            f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32, and fp16 in fp16"
         )
     if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise UnsupportedGEMM("rotated or permuted iterations: these kernels loop over k in ascending order")
@@ -325,7 +327,10 @@ def _starts_accumulators(cut: Cut) -> bool:
 
 
 def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
-    if cut.layout != "contiguous" or cut.merge not in SLICE_ORDERS or (cut.remainder != "short-last" or cut.groups):
+    # Kernels that gather slices take the first one first; those of fp16 leave them to the kernel that adds them.
+    down = cut.merge == "chain-down" and desc.accumulator_dtype == "fp16"
+    ordered = cut.merge in SLICE_ORDERS or down
+    if cut.layout != "contiguous" or not ordered or (cut.remainder != "short-last" or cut.groups):
         orders = " or ".join(MERGE_ORDERS[name].words for name in SLICE_ORDERS)
         raise UnsupportedGEMM(
             f"slices by {cut}: these kernels take contiguous ones, the last one short, added {orders}"
@@ -341,10 +346,12 @@ def _slices(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
     if 0 in lengths:
         raise UnsupportedGEMM(f"{lengths.count(0)} empty slices: every slice of these kernels has at least one k")
     # All slices have the first length, except possibly the last.
-    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32", cut.start == "zero")
+    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32", cut.start == "zero", down)
 
 
 def _scalar_plan(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
+    if desc.accumulator_dtype == "fp16":
+        return _plan_in_fp16(desc)
     if desc.path != "fma" and desc.left_dtype not in ("fp16", "bf16"):
         raise UnsupportedGEMM(f"path {desc.path} on {desc.left_dtype}: these kernels use fused multiply-adds")
     if desc.path == "mul_add":
@@ -397,6 +404,21 @@ def _scalar_plan(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
     strided = cut.layout == "strided"
     from_zero = total_from_zero or cut.start == "zero"
     return ScalarPlan(k, slices, lanes, strided, tile, lane_sum, chunk or max(lane_k, 1), active_lanes, from_zero)
+
+
+def _plan_in_fp16(desc: GEMMDesc) -> ScalarPlan:
+    """Return the plan of the same sums in fp32, with accumulators of fp16.  Raises UnsupportedGEMM."""
+    if any((each.partial_dtype, each.merge_dtype) != ("fp16", "fp16") for each in desc.k_cuts):
+        raise UnsupportedGEMM("parts of sums of fp16 in other types: these kernels accumulate in fp16 and add in it")
+    fields = {name: getattr(desc, name) for name in type(desc).model_fields}
+    cuts = tuple(each.model_copy(update={"partial_dtype": "fp32", "merge_dtype": "fp32"}) for each in desc.k_cuts)
+    found = _scalar_plan(GEMMDesc(**(fields | {"accumulator_dtype": "fp32", "k_cuts": cuts})))
+    if isinstance(found, BlocksPlan) or (found.lanes > 1 and found.lane_sum.sequence != tuple(range(found.lanes))):
+        raise UnsupportedGEMM("lanes of fp16 added in a tree: these kernels add them one after the other")
+    slices = replace(found.slices, partial="fp16", rounded=True)
+    if slices.number > 1 and desc.output_dtype != "fp16":
+        raise UnsupportedGEMM(f"slices of fp16 with an output of {desc.output_dtype}: these kernels add them as fp16")
+    return replace(found, slices=slices, fp16_sums=True)
 
 
 def _are_chain_lanes(cut: Cut) -> bool:

@@ -78,8 +78,9 @@ def check(plan: Plan, chosen: Schedule) -> None:
             )
         if chosen.resident != 1 or not chosen.overlap:
             raise UnsupportedGEMM(f"{chosen}: resident and overlap apply to 16-bit and 8-bit types")
-        if (chosen.wide or chosen.lane_rows or chosen.few_rows) and not isinstance(plan, ScalarPlan):
-            raise UnsupportedGEMM(f"{chosen}: wide, lane_rows and few_rows apply to lanes of one block")
+        lanes = isinstance(plan, ScalarPlan) and not plan.fp16_sums
+        if (chosen.wide or chosen.lane_rows or chosen.few_rows) and not lanes:
+            raise UnsupportedGEMM(f"{chosen}: wide, lane_rows and few_rows apply to lanes of one block, of fp32")
         if isinstance(plan, SinglePrecisionPlan) and chosen.block_k % 16:
             raise UnsupportedGEMM(f"{chosen}: an iteration of fp32 operands takes a multiple of 16 values of k")
         return

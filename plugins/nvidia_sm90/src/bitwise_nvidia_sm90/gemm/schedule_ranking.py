@@ -17,7 +17,7 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     expected_seconds_packed,
 )
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, SinglePrecisionPlan
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, ScalarPlan, SinglePrecisionPlan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 from bitwise_nvidia_sm90.gemm.schedule_candidates import (
     gathered_schedules,
@@ -50,7 +50,7 @@ def schedules_to_try(
     whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
-    if isinstance(plan, SinglePrecisionPlan):
+    if isinstance(plan, SinglePrecisionPlan) or (isinstance(plan, ScalarPlan) and plan.fp16_sums):
         return [last]
     if isinstance(plan, MatrixPlan) and plan.fp16_sums:
         return [*[each for each in pointer_schedules(plan, m, n) if each != last][: most - 1], last]

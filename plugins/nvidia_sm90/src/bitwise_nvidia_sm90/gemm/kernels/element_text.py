@@ -31,6 +31,9 @@ def element_text(tree: Node, leaves: Mapping[str, str], prefix: str) -> ElementT
     for node in descendants(tree):
         if isinstance(node, Load):
             names[node] = leaves[node.buffer]
+        elif isinstance(node, Constant) and node.bits == 16:  # instructions of fp16 have no immediate operands
+            names[node] = f"%h_{prefix}{len(names)}"
+            lines.append(f"mov.b16 {names[node]}, 0x{node.value:x};")
         elif isinstance(node, Constant):
             names[node] = f"0x{node.value:x}"
         else:
@@ -83,6 +86,8 @@ def _operation(verb: str, rest: list[str], target: str, operands: list[str]) -> 
     elif rest[-1:] == ["fp32"] and verb in ("add", "sub", "mul", "fma", "div", "neg", "abs", "ex2", "rcp"):
         modifiers = ["rm" if each == "rd" else each for each in rest[:-1]]
         yield f"{'.'.join((verb, *modifiers, 'f32'))} {target}, {listed};"
+    elif rest == ["rn", "fp16"] and verb in ("add", "mul", "fma"):
+        yield f"{verb}.rn.f16 {target}, {listed};"
     else:
         raise UnsupportedGEMM(f"an epilogue with {'.'.join((verb, *rest))}: these kernels have no instruction")
 

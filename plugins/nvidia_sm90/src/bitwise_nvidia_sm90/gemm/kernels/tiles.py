@@ -115,13 +115,13 @@ def merge(
     W, C, N, count, line, slices, stride_cm, stride_cn, ROUND_EACH: tl.constexpr, FROM_ZERO: tl.constexpr,
     DENSE: tl.constexpr, STATIC_SLICES: tl.constexpr, BLOCK: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
-    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
+    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "", DOWN: tl.constexpr = False,
 ):  # fmt: skip
     """C[m, n] = W[0, m, n] + W[1, m, n] + ..., added in order in fp32 and rounded to C's type at the end.
 
-    W is dense, `count` elements per slice, `line` per row, of which C has N.  With ROUND_EACH, the running sum has C's
-    type; with FROM_ZERO, it starts from +0.  DENSE: C is dense as well, and `line` is N.  STATIC_SLICES: the number of
-    slices if the loop is unrolled, else 0.
+    With DOWN, the last slice comes first.  W is dense, `count` elements per slice, `line` per row, of which C has N.
+    With ROUND_EACH, the running sum has C's type; with FROM_ZERO, it starts from +0.  DENSE: C is dense as well, and
+    `line` is N.  STATIC_SLICES: the number of slices if the loop is unrolled, else 0.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -133,21 +133,25 @@ def merge(
     first = load_operand(O0, o0_row, o0_column, row, column, stored, stored)
     second = load_operand(O1, o1_row, o1_column, row, column, stored, stored)
     third = load_operand(O2, o2_row, o2_column, row, column, stored, stored)
-    total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
+    part = W + where
+    step = count
+    if DOWN:
+        part += (slices - 1).to(tl.int64) * count
+        step = -count
+    total = tl.load(part, mask=inside, other=0.0).to(tl.float32)
     if FROM_ZERO:
         total += 0.0
     if ROUND_EACH:
         total = rounded(total, C.dtype.element_ty, PRODUCT)
-    part = W + where
     if STATIC_SLICES:
         for _ in tl.static_range(1, STATIC_SLICES):
-            part += count
+            part += step
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
                 total = rounded(total, C.dtype.element_ty, PRODUCT)
     else:
         for _ in tl.range(1, slices, loop_unroll_factor=8):
-            part += count
+            part += step
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
                 total = rounded(total, C.dtype.element_ty, PRODUCT)
