@@ -138,6 +138,11 @@ def test_the_fastest_of_the_class_of_the_first_is_chosen(reports: list[KernelRep
     assert found.reference == "BLOCK=256, num_warps=1, num_ctas=1, num_stages=3"
     assert found.kept == ()
     assert [each.outcome for each in found.dropped] == ["unproved", "unproved"]
+    assert found.chosen == found.reference
+    assert dict(found.milliseconds) == {
+        f"BLOCK=256, num_warps={warps}, num_ctas=1, num_stages=3": time for warps, time in tuner.times.items()
+    }
+    assert found.cost == 3.0
 
 
 def test_a_faster_configuration_of_the_same_class_is_chosen(reports: list[KernelReport]) -> None:
@@ -297,7 +302,7 @@ def test_a_search_proves_what_is_faster_only() -> None:
             tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200 + (tuner.times[4] < 1), stream=0)
     # With 4 warps the bits are others.
     assert launched == [1, 1]
-    assert [len(each.dropped) for each in found] == [0, 0, 1]
+    assert [len(each.dropped) for each in found] == [0, 1]
 
 
 def test_what_is_hardly_faster_needs_no_proof(reports: list[KernelReport]) -> None:
@@ -317,7 +322,7 @@ def test_a_search_that_gains_little_stays(monkeypatch: pytest.MonkeyPatch) -> No
             tuner.times[4] = time
             tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
     assert launched == [1, 4]
-    assert [len(each.kept) for each in found] == [0, 0, 1]
+    assert [len(each.kept) for each in found] == [0, 1]
 
 
 def test_a_search_from_a_start_that_is_timed_slower_again_chooses_nothing_unproved() -> None:

@@ -373,6 +373,7 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
         "dropped": [
             [each.kernel, one.configuration, one.outcome, one.reason[:200]] for each in reports for one in each.dropped
         ],
+        "costs": sorted((each.kernel, each.chosen, each.cost) for each in reports),
         "kernels": [],
         "graph error": "",
         **{name: [] for name in _TIMES},
@@ -385,7 +386,8 @@ def _print_report(report: Any) -> None:
     outcomes = ", ".join(f"{each.configuration}: {each.outcome}" for each in report.dropped)
     print(
         f"{time.perf_counter():.1f} {report.kernel}: {len(report.kept)} kept, {len(report.slower)} slower, "
-        f"{len(report.dropped)} dropped, {report.seconds:.2f} s; {outcomes}",
+        f"{len(report.dropped)} dropped, {report.seconds:.2f} s, cost {report.cost:.3f} of {report.reference} by "
+        f"{report.chosen}; {outcomes}",
         file=sys.stderr,
         flush=True,
     )

@@ -133,6 +133,8 @@ def hooked_autotuner(
             tuned.by_tensors.add(numbers)
             key = numbers, selection.digests
         (tuned.chosen[key],) = self.launchers
+        if selection is not None:
+            selection.publish(_result_of(self, self.launchers[0]))
         if numbers not in tuned.by_tensors:
             step_out(self, tuned, arguments, self.launchers[0], keywords)
         return result
@@ -151,9 +153,10 @@ def hooked_autotuner(
             allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
             return bench(self, launcher, *arguments, **keywords) if allowed else math.inf
         found, result = bench(self, launcher, *arguments, **keywords), _result_of(self, launcher)
+        selection = selection_of(self, arguments)
+        selection.note(result, found)
         if to_beat == 0.0:  # nothing is proved yet
             return found
-        selection = selection_of(self, arguments)
         if found >= (1.0 - WORTH_A_PROOF) * to_beat:
             # It is not chosen, and needs no proof.  The search times its start again, which may be chosen.
             return found if selection.has_allowed(result) else math.inf
