@@ -78,6 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--template-configurations", type=int, metavar="N", help="configurations of a product's template (default all)"
     )
+    parser.add_argument(
+        "--caches",
+        type=Path,
+        metavar="FOLDER",
+        help="caches that another call finds (default: empty ones)",
+    )
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes print, proofs as they end")
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "MODE"), help="measure in this process, as asked on stdin")
     chosen = parser.parse_args(arguments)
@@ -101,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.record is not None:
             chosen.record.write_text(json.dumps(record, indent=1) + "\n")
 
-    _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds, keep, chosen.logs)
+    _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds, keep, chosen.logs, chosen.caches)
     print(summary(record))
     return 1 if record["unfinished"] or any(_digests(record, model, "same bits") > 1 for model in chosen.models) else 0
 
@@ -142,9 +148,16 @@ def summary(record: dict[str, Any]) -> str:
                     lines.append(
                         f"{model}: same bits takes {statistics.median(ratios):.3f} of the free {name} "
                         f"({min(ratios):.3f} to {max(ratios):.3f} in {len(ratios)} rounds)"
+                        + _noise(by_mode["free"], name)
                     )
     lines += [f"{each['model']}, {each['mode']} has no result: {each['reason']}" for each in record["unfinished"]]
     return "\n".join(lines)
+
+
+def _noise(free: Sequence[dict[str, Any]], name: str) -> str:
+    """Return the ratio of a second free run to the first one, as text."""
+    ratios = rounds_ratio(free[1:2], free[:1], name) if len(free) > 1 else []
+    return f"; another free run takes {statistics.median(ratios):.3f} of the first" if ratios else ""
 
 
 def rounds_ratio(runs: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]], name: str) -> list[float]:
@@ -214,6 +227,7 @@ def _side_by_side(
     end: float,
     keep: Callable[[Sequence[dict[str, Any]], Sequence[dict[str, str]]], None],
     logs: Path | None,
+    kept_caches: Path | None = None,
 ) -> None:
     """Tune each job in a process of its own, all at once, and measure them in turns.
 
@@ -222,6 +236,7 @@ def _side_by_side(
     with ExitStack() as stack:
         caches = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = caches if logs is None else logs
+        caches = caches if kept_caches is None else kept_caches
         folder.mkdir(parents=True, exist_ok=True)
         began = time.time()
 
