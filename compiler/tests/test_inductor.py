@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler.compiler import ASTSource  # noqa: E402
 
 from bitwise_triton.errors import CaptureError  # noqa: E402
-from bitwise_triton.inductor import KernelReport, same_bits, selection  # noqa: E402
+from bitwise_triton.inductor import KernelReport, same_bits, selection, templates  # noqa: E402
 from bitwise_triton.inductor.launches import numbers_of  # noqa: E402
 from bitwise_triton.inductor.selection import Rules  # noqa: E402
 from bitwise_triton.inductor.static_launcher import static_launcher  # noqa: E402
@@ -635,15 +635,15 @@ def inductor(monkeypatch: pytest.MonkeyPatch) -> None:
     code: Any = sys.modules["torch._inductor.codecache"]
 
     def load(*arguments: object, **keywords: object) -> None:
-        raise OSError("no such module")
+        raise OutOfResources("shared memory")
 
     code.PyCodeCache = SimpleNamespace(load_by_key_path=load)
 
 
 def test_the_library_is_in_a_class_of_its_own(inductor: None) -> None:
-    library, templates = Library(), [Template("mm_1"), Template("mm_2")]
-    assert restricted([library, *templates], "library", Rules()) == [library]
-    assert restricted([templates[0], library], "library", Rules()) == [library]
+    library, others = Library(), [Template("mm_1"), Template("mm_2")]
+    assert restricted([library, *others], "library", Rules()) == [library]
+    assert restricted([others[0], library], "library", Rules()) == [library]
 
 
 def test_of_two_calls_with_a_bias_the_one_with_one_row_of_it_is_taken(inductor: None) -> None:
@@ -653,11 +653,47 @@ def test_of_two_calls_with_a_bias_the_one_with_one_row_of_it_is_taken(inductor: 
     assert restricted([plain, Library("other")], "library", Rules()) == [plain]
 
 
-def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
-    library, templates = Library(), [Template("mm_1"), Template("mm_2")]
+def test_templates_without_a_proof_leave_one(inductor: None) -> None:
+    library, others = Library(), [Template("mm_1"), Template("mm_2")]
     found: list[KernelReport] = []
-    assert restricted([library, *templates], "triton", Rules(report=found.append)) == templates[:1]
-    assert "no such module" in found[0].dropped[0].reason
+    for order in permutations([library, *others]):
+        assert restricted(order, "triton", Rules(report=found.append)) == others[:1]
+    assert "shared memory" in found[0].dropped[0].reason
+
+
+def test_a_template_that_is_not_compiled_here_is_an_error(inductor: None) -> None:
+    def load(*arguments: object, **keywords: object) -> None:
+        raise OSError("no such module")
+
+    sys.modules["torch._inductor.codecache"].PyCodeCache = SimpleNamespace(load_by_key_path=load)  # type: ignore[attr-defined]
+    with pytest.raises(CaptureError, match="mm_1 cannot be compiled here: OSError: no such module"):
+        restricted([Template("mm_1"), Template("mm_2")], "triton", Rules())
+
+
+@pytest.mark.usefixtures("inductor")
+@pytest.mark.parametrize("nowhere", [None, "BLOCK_M=128, BLOCK_N=128, num_warps=8"])
+def test_the_reference_of_templates_does_not_depend_on_their_order(
+    nowhere: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template's name stands for its kernel here: those with eight warps return the same bits."""
+
+    def compiled(choice: Any) -> Any:
+        name = choice.description
+        return templates.DoesNotCompile("registers") if name == nowhere else name
+
+    def compared(reference: Any, others: Sequence[Any], rules: Rules) -> list[Any]:
+        outcomes = ["equal" if "num_warps=8" in str(one) else "unproved" for one in others]
+        return [SimpleNamespace(outcome=each, reason="") for each in outcomes]
+
+    monkeypatch.setattr(templates, "_kernel", compiled)
+    monkeypatch.setattr(templates, "compared", compared)
+    names = [f"BLOCK_M={size}, BLOCK_N={size}, num_warps={warps}" for size, warps in ((16, 2), (128, 8), (64, 8))]
+    for order in permutations(map(Template, names)):
+        found: list[KernelReport] = []
+        kept = restricted(order, "triton", Rules(report=found.append))
+        assert found[0].reference == (names[2] if nowhere else names[1])
+        assert {each.name for each in kept} <= {names[1], names[2]}
+        assert found[0].reference in {each.name for each in kept}
 
 
 def test_a_wrong_argument_is_named() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_triton.inductor.reference import candidates, preferred, untuned
+from bitwise_triton.inductor.reference import candidates, is_of_the_configuration, preferred, untuned
 
 triton = pytest.importorskip("triton")
 
@@ -144,3 +144,29 @@ def test_of_other_kernels_it_has_eight_elements_in_each_thread_of_four_warps() -
         triton.Config({"XBLOCK": size}, num_warps=warps) for size, warps in ((2048, 8), (512, 4), (1024, 4), (256, 1))
     ]
     assert [each.kwargs["XBLOCK"] for each in candidates(listed, None)] == [1024, 2048, 256, 512]
+
+
+class OutOfResources(Exception):
+    """What Triton raises for a configuration that needs more than the GPU has."""
+
+
+class PTXASError(Exception):
+    """What Triton raises for an assembler that fails."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OutOfResources("out of resource: shared memory"), True),
+        (PTXASError("Internal Triton PTX codegen error"), True),
+        (PTXASError("`ptxas` failed with error code -9"), False),
+        (RuntimeError("No valid triton configs. OutOfResources: shared memory"), True),
+        (RuntimeError("No valid triton configs. PTXASError: `ptxas` failed with error code -15"), False),
+        (RuntimeError("No valid triton configs. OutOfMemoryError: out of memory"), False),
+        (RuntimeError("PassManager::run failed"), True),
+        (MemoryError(), False),
+        (OSError("no space left on device"), False),
+    ],
+)
+def test_what_fails_here_only_does_not_change_the_reference(error: Exception, expected: bool) -> None:
+    assert is_of_the_configuration(error) is expected

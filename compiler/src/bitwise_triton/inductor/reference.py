@@ -36,6 +36,9 @@ _WITHOUT_TUNING: dict[str, object] = {
     # What earlier runs measured.
     "force_disable_caches": True,
 }
+_OF_THE_CONFIGURATION = {"OutOfResources", "PTXASError", "CompilationError"}
+_SAYS_SO = (*(f"No valid triton configs. {name}" for name in sorted(_OF_THE_CONFIGURATION)), "PassManager::run failed")
+"""The kinds of errors by which a configuration fails in every process, and how the text of others begins."""
 _HEURISTICS = {"REDUCTION": "reduction", "PERSISTENT_REDUCTION": "persistent_reduction"}
 """The functions of Inductor that list the configurations of a kernel, by the type of its heuristics."""
 _COOPERATIVE_GRID = "CooperativeReductionGrid"
@@ -130,6 +133,19 @@ def _distance(configuration: Any) -> tuple[float, float, str]:
     sizes = [each for name, each in configuration.kwargs.items() if "BLOCK" in name and isinstance(each, int) and each]
     elements = math.log2(math.prod(sizes) / (32 * configuration.num_warps))
     return abs(elements - 3), abs(math.log2(configuration.num_warps) - 2), _named(configuration)
+
+
+def is_of_the_configuration(error: Exception) -> bool:
+    """Return whether a configuration fails with this error in every process.
+
+    It does where it needs more than the GPU has, or the compiler or the assembler rejects it.  An assembler that a
+    signal ends, such as for want of memory, has a negative status.
+    """
+    text = str(error)
+    if "error code -" in text:
+        return False
+    kinds = {each.__name__ for each in type(error).__mro__}
+    return bool(kinds & _OF_THE_CONFIGURATION) or text.startswith(_SAYS_SO)
 
 
 def load_function(autotuner: Any) -> None:

@@ -14,7 +14,7 @@ from bitwise_triton.errors import CaptureError
 from bitwise_triton.inductor.direct_launch import DirectLaunch, is_plain, watcher
 from bitwise_triton.inductor.kernel_compilation import is_searched, note_preferred
 from bitwise_triton.inductor.launches import launch_tensors, numbers_of
-from bitwise_triton.inductor.reference import Untuned, candidates, load_function
+from bitwise_triton.inductor.reference import Untuned, candidates, is_of_the_configuration, load_function
 from bitwise_triton.inductor.selection import LaunchSelection, Rules, digests_of
 
 _HOOKED = ("run", "bench", "benchmark_all_configs", "_interpret_args_grid", "precompile")
@@ -259,7 +259,7 @@ def _reference(autotuner: Any) -> Any:
                 autotuner.compile_results.append(result)
             found = result.make_launcher()
         except Exception as error:
-            if not _is_of_the_configuration(error):
+            if not is_of_the_configuration(error):
                 raise CaptureError(
                     f"The reference of kernel {autotuner.fn.__name__!r}, ({configuration_name({}, same)}), cannot be "
                     f"compiled and loaded here, and no other one has its bits: {type(error).__name__}: {error}"
@@ -270,13 +270,6 @@ def _reference(autotuner: Any) -> Any:
         autotuner.launchers.append(found)
         return found
     return autotuner.launchers[0]  # what Inductor makes of a kernel that has none
-
-
-def _is_of_the_configuration(error: Exception) -> bool:
-    """Return whether a configuration fails with this error in every process."""
-    kinds = {each.__name__ for each in type(error).__mro__}
-    # An assembler that a signal ends, such as for want of memory, has a negative status.
-    return "OutOfResources" in kinds or ("PTXASError" in kinds and "error code -" not in str(error))
 
 
 def _offer(autotuner: Any, launchers: list[Any]) -> None:
