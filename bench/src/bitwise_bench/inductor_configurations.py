@@ -152,7 +152,7 @@ def _measure(models: Sequence[str], orders: Sequence[str], folder: Path, end: fl
             launcher(*arguments, stream=stream)
             last.record()
         torch.cuda.synchronize()
-        return statistics.median(first.elapsed_time(last) for first, last in pairs)
+        return float(statistics.median(first.elapsed_time(last) for first, last in pairs))
 
     ranked = []
     for model, tuner, arguments in seen.values():

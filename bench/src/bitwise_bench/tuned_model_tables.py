@@ -25,9 +25,7 @@ def tuned_models(records: Sequence[Mapping[str, Any]]) -> str:
             cells = [f"{model}{' (held out)' if model in HELD_OUT else ''}", _bytes(free), _bytes(same)]
             for name in _TIMES:
                 ratio = _ratio(same, free, name)
-                cells += [_digits(ratio), _digits(_ratio(free[1:2], free[:1], name))][
-                    : 2 if name != "graph seconds" else 1
-                ]
+                cells += [_digits(ratio), _digits(_ratio(free[1:2], free[:1], name))]
                 ratios[name] += [] if ratio is None else [ratio]
             tuning = [_median(runs, "tuning seconds") for runs in (free, same)]
             rows.append([*cells, " / ".join(tuning), _median(same, "proof seconds")])
