@@ -218,10 +218,8 @@ def denoiser(torch: Any) -> Workload:
             y = self.first(functional.silu(self.norms[0](x)))
             x = x + self.second(functional.silu(self.norms[1](y) * (1 + scale) + shift))
             rows = self.norms[2](x).flatten(2).transpose(1, 2)
-            query, keys, values = (
-                each.unflatten(-1, (4, -1)).transpose(1, 2)
-                for each in (self.query(rows), *self.keys(words).chunk(2, -1))
-            )
+            parts = self.query(rows), *self.keys(words).chunk(2, -1)
+            query, keys, values = (each.unflatten(-1, (4, -1)).transpose(1, 2) for each in parts)
             mixed = functional.scaled_dot_product_attention(query, keys, values)
             rows = rows + self.out(mixed.transpose(1, 2).flatten(2))
             value, gate = self.wide(self.norm(rows)).chunk(2, -1)
