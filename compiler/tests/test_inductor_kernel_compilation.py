@@ -14,7 +14,9 @@ triton = pytest.importorskip("triton")
 from triton import knobs  # noqa: E402
 
 from bitwise_triton.errors import CaptureError  # noqa: E402
+from bitwise_triton.inductor import same_bits  # noqa: E402
 from bitwise_triton.inductor.kernel_compilation import Compilation, changed_compilation  # noqa: E402
+from bitwise_triton.reductions import OrderError  # noqa: E402
 
 WIDE, NARROW = (triton.Config({"XBLOCK": size}, num_warps=8, num_stages=1) for size in (8, 1))
 PREFERRED = {"XBLOCK": 2}
@@ -125,3 +127,18 @@ def test_another_version_is_refused(part: str) -> None:
     changed = changed_compilation(Compilation(), modules.tasks, modules.heuristics, kernels)
     with pytest.raises(CaptureError, match=part), changed:
         pass
+
+
+def test_where_reductions_cannot_be_pinned_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bitwise_triton.reductions.pinning.VERSIONS", ("9.8", "9.9"))
+    with Modules().changed(None):
+        pass
+    with pytest.raises(CaptureError, match=r"Triton 9.8 to 9.9, .* With order=None"), Modules().changed("auto"):
+        pass
+
+
+def test_an_order_that_cannot_be_pinned_is_an_error() -> None:
+    with pytest.raises(OrderError, match="chain"):
+        same_bits(order="chain(0:)")
+    with pytest.raises(OrderError, match="sideways"):
+        same_bits(order="sideways")

@@ -59,7 +59,10 @@ def changed_compilation_here(compilation: Compilation, heuristics: Any) -> Itera
     """Compile kernels so in this process."""
     with ExitStack() as stack:
         if compilation.order is not None:
-            stack.enter_context(pinned_reductions(compilation.order))
+            try:
+                stack.enter_context(pinned_reductions(compilation.order))
+            except CaptureError as error:
+                raise CaptureError(f"{error} With order=None, same_bits leaves reductions as they are.") from None
         stack.enter_context(_with_preferred(heuristics))
         yield
 
