@@ -14,6 +14,8 @@ _TIMES = ("GPU seconds", "step seconds", "graph seconds")
 
 def tuned_models(records: Sequence[Mapping[str, Any]]) -> str:
     """Return times inside `same_bits` by those of free tuning, for each model of the records, and their means."""
+    if not records:
+        return "This is not measured yet; `python -m bitwise_bench.inductor_same_bits --record RECORD` measures it."
     rows: list[list[str]] = []
     ratios: dict[str, list[float]] = {name: [] for name in _TIMES}
     for record in records:
