@@ -146,6 +146,13 @@ def test_of_other_kernels_it_has_eight_elements_in_each_thread_of_four_warps() -
     assert [each.kwargs["XBLOCK"] for each in candidates(listed, None)] == [1024, 2048, 256, 512]
 
 
+def test_of_a_tiled_kernel_it_is_the_most_square_block() -> None:
+    sizes = (1, 1024, 4), (1024, 1, 4), (32, 32, 4), (256, 16, 8), (64, 64, 8)
+    listed = [triton.Config({"XBLOCK": x, "YBLOCK": y}, num_warps=warps) for x, y, warps in sizes]
+    for order in permutations(listed):
+        assert candidates(order, None)[0].kwargs == {"XBLOCK": 32, "YBLOCK": 32}
+
+
 class OutOfResources(Exception):
     """What Triton raises for a configuration that needs more than the GPU has."""
 

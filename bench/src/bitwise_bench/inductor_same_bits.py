@@ -1,6 +1,6 @@
 """Bytes and time of compiled models that TorchInductor tunes freely, and inside `same_bits`.
 
-    python -m bitwise_bench.inductor_same_bits --record records/inductor-same-bits.json
+    python -m bitwise_bench.inductor_same_bits --record records/inductor-tuned-models-sm90-h200.json
 
 A GPU is needed.  Each model is compiled, tuned and run for one step in processes of their own with empty caches.
 They tune side by side.  When all have tuned they measure in turns, one process at a time, round after round, so that

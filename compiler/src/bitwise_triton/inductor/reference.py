@@ -9,7 +9,7 @@ can be equal to it, so it should be one of many that fold their reductions alike
   often one row in many warps, in shorter words, which few others are equal to.
 - Of another reduction, it is the configuration that Inductor takes when it does not tune, by the direction of its
   memory and its sizes, in its deterministic mode where that leaves several.
-- Of any other kernel, it is the one with about eight elements in each thread of four warps.
+- Of any other kernel, it is the one nearest to a square block with eight elements in each thread of four warps.
 
 `candidates` is the order in which they are tried: the first one that compiles is the reference.
 """
@@ -123,8 +123,8 @@ def _named(configuration: Any) -> str:
 def candidates(listed: Sequence[Any], wanted: Any) -> list[Any]:
     """Return the configurations of which the first one that compiles is the reference, whatever the order of the list.
 
-    `wanted` is the first one, if there is one.  The others are by their distance from eight elements in each thread of
-    four warps, in factors of two.
+    `wanted` is the first one, if there is one.  The others are by their distance from a square block with eight
+    elements in each thread of four warps, in factors of two.
     """
     return [*([] if wanted is None else [wanted]), *sorted(listed, key=_distance)]
 
@@ -132,7 +132,8 @@ def candidates(listed: Sequence[Any], wanted: Any) -> list[Any]:
 def _distance(configuration: Any) -> tuple[float, float, str]:
     sizes = [each for name, each in configuration.kwargs.items() if "BLOCK" in name and isinstance(each, int) and each]
     elements = math.log2(math.prod(sizes) / (32 * configuration.num_warps))
-    return abs(elements - 3), abs(math.log2(configuration.num_warps) - 2), _named(configuration)
+    sides = math.log2(max(sizes, default=1) / min(sizes, default=1))
+    return abs(elements - 3) + sides / 2, abs(math.log2(configuration.num_warps) - 2), _named(configuration)
 
 
 def is_of_the_configuration(error: Exception) -> bool:

@@ -61,7 +61,7 @@ def same_bits(
     assume: Sequence[str] = (),
     every_launch: bool = False,
     report: Callable[[KernelReport], None] | None = None,
-    tensors: Tensors = True,
+    tensors: Tensors = False,
     tensor_bytes: int = MAXIMUM_BYTES,
     proof_seconds: float = PROOF_SECONDS,
 ) -> SameBits:
@@ -81,9 +81,10 @@ def same_bits(
     default each launch with other numbers among its arguments is tuned by itself.  `report` receives a `KernelReport`
     for each tuning; entering returns the list of all.
 
-    Where a proof fails because control flow or addresses depend on data, it is tried with the tensors of integers and
-    booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their contents: later launches
-    of the kernel read them, and other contents are tuned by themselves.  `tensors=False` turns this off.
+    With `tensors=True`, where a proof fails because control flow or addresses depend on data, it is tried with the
+    tensors of integers and booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their
+    contents: every later launch of the kernel waits for the GPU to read them, which no CUDA graph can record, and other
+    contents are tuned by themselves.
 
     The proofs of one kernel for one launch end after about `proof_seconds`: what is not proved by then is not chosen,
     and is reported as dropped.  The bits do not depend on it.
