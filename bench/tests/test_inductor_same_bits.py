@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench import inductor_same_bits
-from bitwise_bench.inductor_same_bits import rounds_ratio, summary
+from bitwise_bench.inductor.same_bits import rounds_ratio, summary
 
 TUNED = {
     "digest": "d", "launchers": {"kernels": 3}, "tuning seconds": 2.0, "proof seconds": 1.0, "kernels tuned": 4,

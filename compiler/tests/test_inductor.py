@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import permutations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -20,12 +21,13 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler.compiler import ASTSource  # noqa: E402
 
 from bitwise_triton.errors import CaptureError  # noqa: E402
-from bitwise_triton.inductor import KernelReport, same_bits, selection  # noqa: E402
+from bitwise_triton.inductor import KernelReport, same_bits, selection, templates  # noqa: E402
 from bitwise_triton.inductor.launches import numbers_of  # noqa: E402
 from bitwise_triton.inductor.selection import Rules  # noqa: E402
 from bitwise_triton.inductor.static_launcher import static_launcher  # noqa: E402
 from bitwise_triton.inductor.templates import restricted  # noqa: E402
 from bitwise_triton.inductor.tuning import hooked_autotuner, untimed_fields  # noqa: E402
+from bitwise_triton.reductions import pinned_reductions  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "columns": "i32", "BLOCK": "constexpr"}
@@ -136,6 +138,11 @@ def test_the_fastest_of_the_class_of_the_first_is_chosen(reports: list[KernelRep
     assert found.reference == "BLOCK=256, num_warps=1, num_ctas=1, num_stages=3"
     assert found.kept == ()
     assert [each.outcome for each in found.dropped] == ["unproved", "unproved"]
+    assert found.chosen == found.reference
+    assert dict(found.milliseconds) == {
+        f"BLOCK=256, num_warps={warps}, num_ctas=1, num_stages=3": time for warps, time in tuner.times.items()
+    }
+    assert found.cost == 3.0
 
 
 def test_a_faster_configuration_of_the_same_class_is_chosen(reports: list[KernelReport]) -> None:
@@ -295,12 +302,12 @@ def test_a_search_proves_what_is_faster_only() -> None:
             tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200 + (tuner.times[4] < 1), stream=0)
     # With 4 warps the bits are others.
     assert launched == [1, 1]
-    assert [len(each.dropped) for each in found] == [0, 0, 1]
+    assert [len(each.dropped) for each in found] == [0, 1]
 
 
 def test_what_is_hardly_faster_needs_no_proof(reports: list[KernelReport]) -> None:
     tensors = Tensor(1 << 40), Tensor(1 << 41)
-    for time, chosen in ((0.985, 1), (0.975, 2)):
+    for time, chosen in ((0.997, 1), (0.992, 2)):
         Autotuner({1: 1.0, 2: time}).run(*tensors, 1, stream=0)
         assert launched[-1] == chosen
     assert [(len(each.kept), len(each.slower)) for each in reports] == [(0, 1), (1, 0)]
@@ -310,12 +317,12 @@ def test_a_search_that_gains_little_stays(monkeypatch: pytest.MonkeyPatch) -> No
     launched.clear()
     found: list[KernelReport] = []
     with hooked_autotuner(Searching, Result, Rules(report=found.append)):
-        for time in (0.985, 0.975):
+        for time in (0.997, 0.992):
             tuner = Searching({1: 1.0})
             tuner.times[4] = time
             tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
     assert launched == [1, 4]
-    assert [len(each.kept) for each in found] == [0, 0, 1]
+    assert [len(each.kept) for each in found] == [0, 1]
 
 
 def test_a_search_from_a_start_that_is_timed_slower_again_chooses_nothing_unproved() -> None:
@@ -419,17 +426,45 @@ def test_the_settled_launcher_takes_the_place_of_the_tuned_one() -> None:
     assert [warps for warps, _ in settled] == [2, 1]
 
 
-def test_the_reference_is_the_configuration_that_inductor_takes_without_autotuning() -> None:
+class OutOfResources(Exception):
+    """What Inductor raises for a configuration that needs more than the GPU has."""
+
+
+class PTXASError(Exception):
+    """What Triton raises for an assembler that fails."""
+
+
+@dataclass
+class Listed(Autotuner):
+    """An autotuner with the list of its configurations; those with `missing` warps did not compile where it was made.
+
+    `failing` has an error for each number of warps that does not compile here.
+    """
+
+    missing: tuple[int, ...] = ()
+    failing: dict[int, Exception] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.configs = [each.config for each in self.compile_results]
+        self.compile_results = [each for each in self.compile_results if each.config.num_warps not in self.missing]
+        self.fn = SimpleNamespace(fn=len, __name__="row_sum", params=row_sum.params)  # type: ignore[assignment]
+
+    def _precompile_config(self, config: triton.Config) -> Result:
+        if config.num_warps in self.failing:
+            raise self.failing[config.num_warps]
+        return Result(config)
+
+
+def with_warps(warps: int) -> Callable[[Any], triton.Config]:
+    return lambda tuner: triton.Config({"BLOCK": 256}, num_warps=warps)
+
+
+def test_the_reference_is_the_preferred_configuration() -> None:
     launched.clear()
     found: list[KernelReport] = []
-    asked: list[Any] = []
-
-    def untuned(tuner: Any) -> Any:
-        asked.append(tuner)
-        return triton.Config({"BLOCK": 256}, num_warps=4)
-
-    with hooked_autotuner(Autotuner, Result, Rules(report=found.append), untuned=untuned):
-        tuner, single = Autotuner({1: 3.0, 2: 1.0, 4: 5.0}), Autotuner({1: 3.0})
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append), untuned=with_warps(4)):
+        tuner, single = Listed({1: 3.0, 2: 1.0, 4: 5.0}), Listed({1: 3.0})
         tensors = Tensor(1 << 40), Tensor(1 << 41)
         for columns in (200, 1, 200):
             tuner.run(*tensors, columns, stream=0)
@@ -438,7 +473,54 @@ def test_the_reference_is_the_configuration_that_inductor_takes_without_autotuni
     assert launched == [4, 2, 4, 1]
     assert [each.reference for each in found] == ["BLOCK=256, num_warps=4, num_ctas=1, num_stages=3"] * 2
     assert [len(each.kept) for each in found] == [0, 1]
-    assert asked == [tuner]
+
+
+def test_a_preferred_configuration_that_is_not_listed_is_compiled() -> None:
+    launched.clear()
+    with hooked_autotuner(Autotuner, Result, Rules(), untuned=with_warps(8)):
+        tuner = Listed({1: 3.0, 2: 1.0})
+        tuner.times[8] = 5.0
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert launched == [8]
+
+
+@pytest.mark.parametrize("missing", [(), (1,), (2,), (1, 2), (2, 4)])
+def test_neither_the_order_of_the_list_nor_what_is_missing_decides_the_reference(missing: tuple[int, ...]) -> None:
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append)):
+        for order in permutations({1: 3.0, 2: 1.0, 4: 2.0}.items()):
+            tuner = Listed(dict(order), missing=missing)
+            tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert launched == [1] * 6
+    assert {each.reference for each in found} <= {"BLOCK=256, num_warps=1, num_ctas=1, num_stages=3"}
+
+
+def test_behind_a_reference_that_compiles_nowhere_the_next_one_is_taken() -> None:
+    tensors = Tensor(1 << 40), Tensor(1 << 41)
+    nowhere = OutOfResources("shared memory"), PTXASError("Internal Triton PTX codegen error")
+    for error in nowhere:
+        launched.clear()
+        with hooked_autotuner(Autotuner, Result, Rules()):
+            for order in permutations({1: 1.0, 2: 3.0, 4: 2.0}.items()):
+                Listed(dict(order), missing=(1,), failing={1: error}).run(*tensors, 200, stream=0)
+        assert launched == [2] * 6
+    here = MemoryError("no memory"), PTXASError("`ptxas` failed with error code -9")
+    for other in here:
+        launched.clear()
+        with hooked_autotuner(Autotuner, Result, Rules()), pytest.raises(CaptureError, match=r"num_warps=1.* bits"):
+            Listed({1: 1.0, 2: 3.0}, missing=(1,), failing={1: other}).run(*tensors, 200, stream=0)
+        assert launched == []
+
+
+def test_with_a_pinned_order_other_warps_are_equal() -> None:
+    launched.clear()
+    found: list[KernelReport] = []
+    with pinned_reductions("auto"), hooked_autotuner(Autotuner, Result, Rules(report=found.append)):
+        tuner = Autotuner({1: 3.0, 2: 2.0, 4: 1.0})
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert launched == [4]
+    assert (len(found[0].kept), found[0].dropped) == (1, ())
 
 
 def test_a_configuration_that_is_proposed_later_is_judged(reports: list[KernelReport]) -> None:
@@ -553,15 +635,15 @@ def inductor(monkeypatch: pytest.MonkeyPatch) -> None:
     code: Any = sys.modules["torch._inductor.codecache"]
 
     def load(*arguments: object, **keywords: object) -> None:
-        raise OSError("no such module")
+        raise OutOfResources("shared memory")
 
     code.PyCodeCache = SimpleNamespace(load_by_key_path=load)
 
 
 def test_the_library_is_in_a_class_of_its_own(inductor: None) -> None:
-    library, templates = Library(), [Template("mm_1"), Template("mm_2")]
-    assert restricted([library, *templates], "library", Rules()) == [library]
-    assert restricted([templates[0], library], "library", Rules()) == [library]
+    library, others = Library(), [Template("mm_1"), Template("mm_2")]
+    assert restricted([library, *others], "library", Rules()) == [library]
+    assert restricted([others[0], library], "library", Rules()) == [library]
 
 
 def test_of_two_calls_with_a_bias_the_one_with_one_row_of_it_is_taken(inductor: None) -> None:
@@ -571,11 +653,47 @@ def test_of_two_calls_with_a_bias_the_one_with_one_row_of_it_is_taken(inductor: 
     assert restricted([plain, Library("other")], "library", Rules()) == [plain]
 
 
-def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
-    library, templates = Library(), [Template("mm_1"), Template("mm_2")]
+def test_templates_without_a_proof_leave_one(inductor: None) -> None:
+    library, others = Library(), [Template("mm_1"), Template("mm_2")]
     found: list[KernelReport] = []
-    assert restricted([library, *templates], "triton", Rules(report=found.append)) == templates[:1]
-    assert "no such module" in found[0].dropped[0].reason
+    for order in permutations([library, *others]):
+        assert restricted(order, "triton", Rules(report=found.append)) == others[:1]
+    assert "shared memory" in found[0].dropped[0].reason
+
+
+def test_a_template_that_is_not_compiled_here_is_an_error(inductor: None) -> None:
+    def load(*arguments: object, **keywords: object) -> None:
+        raise OSError("no such module")
+
+    sys.modules["torch._inductor.codecache"].PyCodeCache = SimpleNamespace(load_by_key_path=load)  # type: ignore[attr-defined]
+    with pytest.raises(CaptureError, match="mm_1 cannot be compiled here: OSError: no such module"):
+        restricted([Template("mm_1"), Template("mm_2")], "triton", Rules())
+
+
+@pytest.mark.usefixtures("inductor")
+@pytest.mark.parametrize("nowhere", [None, "BLOCK_M=128, BLOCK_N=128, num_warps=8"])
+def test_the_reference_of_templates_does_not_depend_on_their_order(
+    nowhere: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template's name stands for its kernel here: those with eight warps return the same bits."""
+
+    def compiled(choice: Any) -> Any:
+        name = choice.description
+        return templates.DoesNotCompile("registers") if name == nowhere else name
+
+    def compared(reference: Any, others: Sequence[Any], rules: Rules) -> list[Any]:
+        outcomes = ["equal" if "num_warps=8" in str(one) else "unproved" for one in others]
+        return [SimpleNamespace(outcome=each, reason="") for each in outcomes]
+
+    monkeypatch.setattr(templates, "_kernel", compiled)
+    monkeypatch.setattr(templates, "compared", compared)
+    names = [f"BLOCK_M={size}, BLOCK_N={size}, num_warps={warps}" for size, warps in ((16, 2), (128, 8), (64, 8))]
+    for order in permutations(map(Template, names)):
+        found: list[KernelReport] = []
+        kept = restricted(order, "triton", Rules(report=found.append))
+        assert found[0].reference == (names[2] if nowhere else names[1])
+        assert {each.name for each in kept} <= {names[1], names[2]}
+        assert found[0].reference in {each.name for each in kept}
 
 
 def test_a_wrong_argument_is_named() -> None:

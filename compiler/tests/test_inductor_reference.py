@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_triton.inductor.reference import reference_of, untuned
+from bitwise_triton.inductor.reference import candidates, is_of_the_configuration, preferred, untuned
 
 triton = pytest.importorskip("triton")
 
@@ -17,10 +17,6 @@ NARROW, OUTER, TILED = (
     triton.Config({"XBLOCK": columns, "R0_BLOCK": rows}, num_warps=warps, num_stages=1)
     for columns, rows, warps in ((2, 128, 2), (64, 8, 4), (64, 64, 16))
 )
-
-
-def launcher(configuration: Any) -> Any:
-    return SimpleNamespace(config=configuration)
 
 
 class Kernel:
@@ -33,6 +29,7 @@ class Kernel:
         self.triton_meta = {"signature": {"x": "*bf16"}, "device": 0}
         self.device_props = SimpleNamespace(major=9)
         self.filename = "kernel.py"
+        self.configs: Any = None
         self.fn = SimpleNamespace(fn=None, __name__="reduction")
 
     def _reload_kernel(self) -> Any:
@@ -98,19 +95,85 @@ def test_another_version_of_inductor_is_not_asked() -> None:
     assert untuned(heuristics(asked=[]))(Kernel()) is None
 
 
-def test_the_order_of_the_launchers_does_not_matter() -> None:
+@pytest.mark.parametrize(
+    ("sizes", "listed", "block", "warps"),
+    [
+        ({"x": 4096, "r0_": 1024}, {"XBLOCK": 1}, {"XBLOCK": 2}, 4),
+        ({"x": 65536, "r0_": 512}, {"XBLOCK": 8}, {"XBLOCK": 4}, 4),
+        ({"x": 4096, "r0_": 32}, {"XBLOCK": 128}, {"XBLOCK": 64}, 4),
+        ({"x": 64, "r0_": 8192}, {"XBLOCK": 1}, {"XBLOCK": 1}, 16),
+        ({"x": 1, "r0_": 256}, {}, {}, 1),
+        ({"y": 512, "x": 16, "r0_": 64}, {"XBLOCK": 4, "YBLOCK": 8}, {"XBLOCK": 4, "YBLOCK": 8}, 4),
+        ({"x": 512, "r0_": 16, "r1_": 64}, {"XBLOCK": 8}, {"XBLOCK": 2}, 4),
+    ],
+)
+def test_of_a_persistent_reduction_it_is_a_block_of_full_words(
+    sizes: dict[str, int], listed: dict[str, int], block: dict[str, int], warps: int
+) -> None:
+    asked: list[Any] = []
+    kernel = Kernel("PERSISTENT_REDUCTION", sizes)
+    others = [dict.fromkeys(listed, 1), {name: 8 * size for name, size in listed.items()}]
+    configs = [triton.Config(each, num_warps=8, num_stages=2) for each in (listed, *others)]
+    for kernel.configs in permutations(configs):
+        before = [each.all_kwargs() for each in kernel.configs]
+        found = preferred(heuristics(OUTER, asked=asked))(kernel)
+        assert (found.kwargs, found.num_warps, found.num_stages) == (block, warps, 1)
+        assert [each.all_kwargs() for each in kernel.configs] == before
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [Kernel(), Kernel("PERSISTENT_REDUCTION", {"x": 16, "r0_": 8}), Kernel("PERSISTENT_REDUCTION", {"r0_": 8})],
+)
+def test_of_another_reduction_it_is_what_inductor_takes_without_autotuning(kernel: Kernel) -> None:
+    kernel.configs = [triton.Config({"XBLOCK": 4, "RSPLIT_SIZE": 8})]
+    assert preferred(heuristics(OUTER, asked=[]))(kernel) is OUTER
+
+
+def test_the_order_of_the_list_does_not_matter() -> None:
     same = triton.Config({"R0_BLOCK": 8, "XBLOCK": 64}, num_warps=4, num_stages=1)
-    for order in permutations(map(launcher, (NARROW, OUTER, TILED))):
-        assert reference_of(order, same).config is OUTER
+    assert {tuple(map(id, candidates(order, None))) for order in permutations((NARROW, OUTER, TILED))} == {
+        tuple(map(id, (TILED, OUTER, NARROW)))
+    }
+    assert candidates([NARROW, OUTER], same)[0] is same
 
 
-@pytest.mark.parametrize("change", [{"num_warps": 8}, {"num_stages": 2}, {"num_ctas": 2}])
-def test_where_no_launcher_has_the_configuration_it_is_the_first_one(change: dict[str, int]) -> None:
-    wanted = triton.Config(OUTER.kwargs, **{"num_warps": 4, "num_stages": 1, **change})
-    listed = [launcher(NARROW), launcher(OUTER)]
-    assert reference_of(listed, wanted) is listed[0]
+def test_of_other_kernels_it_has_eight_elements_in_each_thread_of_four_warps() -> None:
+    listed = [
+        triton.Config({"XBLOCK": size}, num_warps=warps) for size, warps in ((2048, 8), (512, 4), (1024, 4), (256, 1))
+    ]
+    assert [each.kwargs["XBLOCK"] for each in candidates(listed, None)] == [1024, 2048, 256, 512]
 
 
-def test_without_a_rule_it_is_the_first_one() -> None:
-    listed = [launcher(TILED), launcher(OUTER)]
-    assert reference_of(listed, None) is listed[0]
+def test_of_a_tiled_kernel_it_is_the_most_square_block() -> None:
+    sizes = (1, 1024, 4), (1024, 1, 4), (32, 32, 4), (256, 16, 8), (64, 64, 8)
+    listed = [triton.Config({"XBLOCK": x, "YBLOCK": y}, num_warps=warps) for x, y, warps in sizes]
+    for order in permutations(listed):
+        assert candidates(order, None)[0].kwargs == {"XBLOCK": 32, "YBLOCK": 32}
+
+
+class OutOfResources(Exception):
+    """What Triton raises for a configuration that needs more than the GPU has."""
+
+
+class PTXASError(Exception):
+    """What Triton raises for an assembler that fails."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OutOfResources("out of resource: shared memory"), True),
+        (PTXASError("Internal Triton PTX codegen error"), True),
+        (PTXASError("`ptxas` failed with error code -9"), False),
+        (RuntimeError("No valid triton configs. OutOfResources: shared memory"), True),
+        (RuntimeError("No valid triton configs. PTXASError: `ptxas` failed with error code -15"), False),
+        (RuntimeError("No valid triton configs. OutOfMemoryError: out of memory"), False),
+        (RuntimeError("PassManager::run failed"), True),
+        (MemoryError(), False),
+        (OSError("no space left on device"), False),
+    ],
+)
+def test_what_fails_here_only_does_not_change_the_reference(error: Exception, expected: bool) -> None:
+    assert is_of_the_configuration(error) is expected

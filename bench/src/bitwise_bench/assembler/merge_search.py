@@ -428,7 +428,7 @@ def _shortened(changes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, and write a record."""
     start = time.monotonic()
-    parser = command_parser("assembler_merges", __doc__)
+    parser = command_parser("assembler.merge_search", __doc__)
     parser.add_argument("--ptxas", help="the assembler (default: that of the installed Triton)")
     parser.add_argument("--arch", default="sm_90a", help="the architecture (default sm_90a)")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")

@@ -209,7 +209,7 @@ def _studied(kernel: tuple[str, str]) -> tuple[str, Counter[str] | None]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the counts."""
-    parser = command_parser("store_translation", __doc__)
+    parser = command_parser("assembler.store_translation", __doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="folders of PTX texts or of recorded kernels")
     parser.add_argument("--target", default="sm_90", help="texts for this target (default sm_90)")
     parser.add_argument("--out", type=Path, required=True, help="write the record here")

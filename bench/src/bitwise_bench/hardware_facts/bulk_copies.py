@@ -110,7 +110,7 @@ def copied(device: Device, text: str, given: Bytes, before: Bytes) -> Bytes:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record kernels of drawn pieces."""
-    parser = command_parser("bulk_copies", __doc__)
+    parser = command_parser("hardware_facts.bulk_copies", __doc__)
     parser.add_argument("--kernels", type=int, default=200, help="the number of kernels (default 200)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="write the record here")

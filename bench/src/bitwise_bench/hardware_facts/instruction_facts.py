@@ -216,7 +216,7 @@ def zero_steps(device: Device) -> dict[str, dict[str, int]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the facts."""
-    parser = command_parser("hardware_facts", __doc__)
+    parser = command_parser("hardware_facts.instruction_facts", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="write the record here")
     chosen = parser.parse_args(arguments)
     device = Device()

@@ -135,7 +135,7 @@ def _summary(before: Array, after: Array) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the copies of every type."""
-    parser = command_parser("tensor_copies", __doc__)
+    parser = command_parser("hardware_facts.tensor_copies", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="write the record here")
     chosen = parser.parse_args(arguments)
     device = Device()

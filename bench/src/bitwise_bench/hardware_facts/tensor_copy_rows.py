@@ -151,7 +151,7 @@ def executed(device: Device, of: Configuration) -> Array:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Execute all configurations that the record lacks, and write it."""
-    parser = command_parser("tensor_copy_rows", __doc__)
+    parser = command_parser("hardware_facts.tensor_copy_rows", __doc__)
     parser.add_argument("--record", type=Path, required=True, help="write the places here, as JSON")
     chosen = parser.parse_args(arguments)
     record = json.loads(chosen.record.read_text()) if chosen.record.exists() else {"copies": []}

@@ -104,7 +104,7 @@ def compared(verb: str, kind: str, given: Array, before: Array, found: Array) ->
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the reductions of every operation and type."""
-    parser = command_parser("tensor_reductions", __doc__)
+    parser = command_parser("hardware_facts.tensor_reductions", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="write the record here")
     chosen = parser.parse_args(arguments)
     device = Device()

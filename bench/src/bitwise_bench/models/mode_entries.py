@@ -8,7 +8,6 @@ that the mode left in place, and after `restore_kernels`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.command_line import command_parser
 from bitwise_bench.models.model_locks import environment
 from bitwise_torch import batch_invariant, calls_in_c
 from bitwise_torch.interception import restore_kernels
@@ -78,9 +78,7 @@ def measured() -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure on the GPU, and write the record."""
-    parser = argparse.ArgumentParser(
-        prog="bitwise_bench.models.mode_entries", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = command_parser("models.mode_entries", __doc__)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     record = measured()

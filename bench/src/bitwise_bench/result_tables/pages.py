@@ -20,6 +20,7 @@ from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_bench.result_tables import corpus_tables, model_tables, product_tables
 from bitwise_bench.result_tables.markdown import markdown_table
+from bitwise_bench.result_tables.tuned_model_tables import tuned_models
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
 
@@ -555,6 +556,7 @@ COLLECTED: Mapping[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]
         "published-products": ("cublas-published-sm90-*.json", product_tables.published_products),
         "scaled-blocks": ("cublas-scaled-blocks-sm90-*.json", product_tables.scaled_blocks),
         "generations": ("bits-sm90-*.json", generations),
+        "tuned-models": ("inductor-tuned-models-sm90-*.json", tuned_models),
         "fused-epilogues": ("cublas-epilogues-sm90-*.json", product_tables.all_fused_epilogues),
     }
 )

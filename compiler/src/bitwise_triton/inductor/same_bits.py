@@ -15,17 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.inductor.reference import untuned
+from bitwise_triton.inductor.kernel_compilation import Compilation, changed_compilation
+from bitwise_triton.inductor.reference import preferred
 from bitwise_triton.inductor.selection import PROOF_SECONDS, KernelReport, Rules
 from bitwise_triton.inductor.static_launcher import static_launcher
 from bitwise_triton.inductor.templates import Templates, preprocessing
 from bitwise_triton.inductor.tuning import Settled, hooked_autotuner, untimed_fields
+from bitwise_triton.reductions import Order
+from bitwise_triton.reductions.rewriting import check_rewritable
 from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors
 
-CACHE_TAG = "bitwise same bits 3"
+CACHE_TAG = "bitwise same bits 4"
 """Compiled graphs and tuned configurations are cached under this tag: those of other runs are not read."""
 
 _SETTINGS: dict[str, Any] = {
@@ -40,6 +44,7 @@ _SETTINGS: dict[str, Any] = {
     "triton.multi_kernel": 0,
     "triton.mix_order_reduction_autotune_split_size": False,
     "pipeline_max_autotune_gemm": False,
+    "incremental_autotune": False,
     # A product that may be padded is, without a comparison by time.
     "force_shape_pad": True,
     # Its compile results hold machine code only.  What is chosen is launched through it all the same.
@@ -52,10 +57,11 @@ _UNFUSED = {"epilogue_fusion": False, "prologue_fusion": False}
 def same_bits(
     *,
     templates: Templates = "library",
+    order: Order | str | None = "auto",
     assume: Sequence[str] = (),
     every_launch: bool = False,
     report: Callable[[KernelReport], None] | None = None,
-    tensors: Tensors = True,
+    tensors: Tensors = False,
     tensor_bytes: int = MAXIMUM_BYTES,
     proof_seconds: float = PROOF_SECONDS,
 ) -> SameBits:
@@ -64,16 +70,21 @@ def same_bits(
     Compile and run the model inside of it, the first backward pass included: graphs are compiled and kernels tuned when
     they run first.  `enable()` does this for the rest of the process.
 
-    Each kernel keeps the bits of the configuration that Inductor takes when it does not tune.  `templates`:
-    products, convolutions and attention keep the bits of a library's call where Inductor offers one ("library"), or
-    those of the first Triton template ("triton"), which then is not fused with other operations.  `assume` names
-    conditions that a proof may use ("finite").  `every_launch` requires proofs for every launch; by default each launch
-    with other numbers among its arguments is tuned by itself.  `report` receives a `KernelReport` for each tuning;
-    entering returns the list of all.
+    Each kernel keeps the bits of one of its configurations, the reference (`bitwise_triton.inductor.reference`).
+    `order` pins the reductions of all kernels (`pinned_reductions`), so that the rows of a block and its warps do not
+    change their bits and most configurations are equal to it.  With None they fold as each configuration does, and only
+    those that fold alike are equal.
 
-    Where a proof fails because control flow or addresses depend on data, it is tried with the tensors of integers and
-    booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their contents: later launches
-    of the kernel read them, and other contents are tuned by themselves.  `tensors=False` turns this off.
+    `templates`: products, convolutions and attention keep the bits of a library's call where Inductor offers one
+    ("library"), or those of the first Triton template ("triton"), which then is not fused with other operations.
+    `assume` names conditions that a proof may use ("finite").  `every_launch` requires proofs for every launch; by
+    default each launch with other numbers among its arguments is tuned by itself.  `report` receives a `KernelReport`
+    for each tuning; entering returns the list of all.
+
+    With `tensors=True`, where a proof fails because control flow or addresses depend on data, it is tried with the
+    tensors of integers and booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their
+    contents: every later launch of the kernel waits for the GPU to read them, which no CUDA graph can record, and other
+    contents are tuned by themselves.
 
     The proofs of one kernel for one launch end after about `proof_seconds`: what is not proved by then is not chosen,
     and is reported as dropped.  The bits do not depend on it.
@@ -82,25 +93,20 @@ def same_bits(
         raise ValueError(f"proof_seconds is {proof_seconds!r}; it is a number of seconds above 0")
     if templates not in ("library", "triton"):
         raise ValueError(f"templates is {templates!r}; it is 'library' or 'triton'")
-    return SameBits(templates, tuple(assume), every_launch, report, tensors, tensor_bytes, proof_seconds)
+    pinned = Order(order) if isinstance(order, str) else order
+    if pinned is not None:
+        check_rewritable(pinned)
+    rules = Rules(tuple(assume), every_launch, report, tensors, tensor_bytes, proof_seconds)
+    return SameBits(templates, None if pinned is None else pinned.text, rules)
 
 
 class SameBits(ContextDecorator):
     """What `same_bits` returns; its arguments are documented there."""
 
-    def __init__(
-        self,
-        templates: Templates,
-        assume: tuple[str, ...],
-        every_launch: bool,
-        report: Callable[[KernelReport], None] | None,
-        tensors: Tensors,
-        tensor_bytes: int,
-        proof_seconds: float,
-    ) -> None:
-        self._templates, self._report = templates, report
+    def __init__(self, templates: Templates, order: str | None, rules: Rules) -> None:
+        self._templates, self._compilation, self._report = templates, Compilation(order), rules.report
         self.reports: list[KernelReport] = []
-        self._rules = Rules(assume, every_launch, self._receive, tensors, tensor_bytes, proof_seconds)
+        self._rules = replace(rules, report=self._receive)
         self._stack: ExitStack | None = None
 
     def __enter__(self) -> list[KernelReport]:
@@ -108,8 +114,8 @@ class SameBits(ContextDecorator):
             raise RuntimeError("same_bits is active already; make another one to nest them")
         with ExitStack() as stack:
             settled = static_launcher()  # as the user configured it
-            stack.enter_context(_configured(self._templates))
-            stack.enter_context(_hooked(self._templates, self._rules, settled))
+            stack.enter_context(_configured(self._templates, self._compilation))
+            stack.enter_context(_hooked(self._templates, self._compilation, self._rules, settled))
             self._stack = stack.pop_all()
         return self.reports
 
@@ -133,7 +139,7 @@ class SameBits(ContextDecorator):
 
 
 @contextmanager
-def _configured(templates: Templates) -> Iterator[None]:
+def _configured(templates: Templates, compilation: Compilation) -> Iterator[None]:
     """Set Inductor's configuration, as far as this version of torch has these settings."""
     try:
         import torch.compiler.config as compiler_config
@@ -141,7 +147,7 @@ def _configured(templates: Templates) -> Iterator[None]:
     except ImportError as error:
         raise CaptureError(f"torch with TorchInductor is needed: {error}.") from None
     wanted = {**_SETTINGS, **(_UNFUSED if templates == "triton" else {})}
-    tag = f"{compiler_config.cache_key_tag}{CACHE_TAG} {templates}"
+    tag = f"{compiler_config.cache_key_tag}{CACHE_TAG} {templates} {compilation.order}"
     known = {name: value for name, value in wanted.items() if _has(config, name)}
     with config.patch(known), compiler_config.patch(cache_key_tag=tag):
         yield
@@ -156,8 +162,9 @@ def _has(config: Any, name: str) -> bool:
 
 
 @contextmanager
-def _hooked(templates: Templates, rules: Rules, settled: Settled | None) -> Iterator[None]:
-    from torch._inductor import select_algorithm
+def _hooked(templates: Templates, compilation: Compilation, rules: Rules, settled: Settled | None) -> Iterator[None]:
+    from torch._inductor import async_compile, select_algorithm
+    from torch._inductor.codegen.triton import TritonKernel
     from torch._inductor.runtime import coordinate_descent_tuner, triton_heuristics
 
     hook = preprocessing(templates, rules)
@@ -167,7 +174,8 @@ def _hooked(templates: Templates, rules: Rules, settled: Settled | None) -> Iter
     autotuner, compile_result = triton_heuristics.CachingAutotuner, triton_heuristics.TritonCompileResult
     with (
         untimed_fields(coordinate_descent_tuner.CoordescTuner),
-        hooked_autotuner(autotuner, compile_result, rules, settled, untuned(triton_heuristics)),
+        changed_compilation(compilation, async_compile, triton_heuristics, TritonKernel),
+        hooked_autotuner(autotuner, compile_result, rules, settled, preferred(triton_heuristics)),
     ):
         selector_hooks(hook)
         try:

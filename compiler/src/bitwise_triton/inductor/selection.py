@@ -8,6 +8,7 @@ chosen, so that the limit decides the speed of a model and never its bits.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +39,12 @@ class DroppedConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """What one autotuning may choose from, and the seconds that the proofs took.
+    """What one autotuning chose from, and what that cost.
 
     `kept` and `dropped` are the configurations besides the reference, which is always kept.  `slower` are those that
-    took longer than the reference, or than a kept one: they needed no proof.
+    took longer than the reference, or than a kept one: they needed no proof.  `seconds` is the time of the proofs.
+    `milliseconds` has the time of each configuration that was timed, the dropped ones included, and `chosen` is the
+    configuration that was taken.  Both are empty for templates, which Inductor times later.
     """
 
     kernel: str
@@ -50,6 +53,14 @@ class KernelReport:
     dropped: tuple[DroppedConfiguration, ...]
     seconds: float
     slower: tuple[str, ...] = ()
+    chosen: str = ""
+    milliseconds: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def cost(self) -> float:
+        """The time of the chosen configuration by that of the fastest one, dropped or not; 1 where they are unknown."""
+        times = dict(self.milliseconds)
+        return times[self.chosen] / min(times.values()) if times.get(self.chosen) else 1.0
 
 
 PROOF_SECONDS = 30.0
@@ -83,7 +94,7 @@ class LaunchSelection:
 
     `reference` is a compile result of the autotuner, as are the configurations that are judged.  `digests` are those of
     the tensors of the launch by buffer if a verdict Equal holds for their contents only, else None.  `spent` are the
-    seconds of all proofs.
+    seconds of all proofs, and `times` the milliseconds of each configuration that was timed.
     """
 
     autotuner: Any
@@ -93,37 +104,28 @@ class LaunchSelection:
     judged: list[tuple[Any, CandidateVerdict]] = field(default_factory=list)
     digests: tuple[tuple[str, str], ...] | None = None
     spent: float = 0.0
+    times: dict[str, float] = field(default_factory=dict)
+    _slower: list[Any] = field(default_factory=list)
     _recorded: Mapping[str, TensorContents] | None = None
     _reference_verdict: CandidateVerdict | None = None
 
     def fastest(self, results: Sequence[Any]) -> Any:
-        """Return the first of the compile results that may be chosen, and report the outcome.
+        """Return the first of the compile results that may be chosen.
 
         They are in the order of their times.  Those behind it are not compared with the reference.
         """
-        start = time.perf_counter()
-        before = len(self.judged)
         faster = list(takewhile(lambda each: each is not self.reference, results))
         # Mostly the fastest one is equal.  Behind it, several are read at once.
         workers = min(_MOST_AT_ONCE, _processors())
         places = [0, *range(1, len(faster), workers)]
         groups = [faster[first:end] for first, end in pairwise([*places, len(faster)])]
         chosen = next((each for group in groups for each in self._equal_of(group)), self.reference)
-        judged = self.judged[before:]
-        slower = [each for each in results if each is not self.reference and self._verdict(each) is None]
-        self._publish(judged, slower, time.perf_counter() - start)
+        self._slower += [each for each in results if each is not self.reference and self._verdict(each) is None]
         return chosen
 
     def allows(self, result: Any) -> bool:
-        """Return whether a configuration may be chosen, and report the outcome where it was not known."""
-        if result is self.reference:
-            return True
-        start = time.perf_counter()
-        before = len(self.judged)
-        found = bool(self._equal_of([result]))
-        if len(self.judged) > before:
-            self._publish(self.judged[before:], (), time.perf_counter() - start)
-        return found
+        """Return whether a configuration may be chosen."""
+        return result is self.reference or bool(self._equal_of([result]))
 
     def has_allowed(self, result: Any) -> bool:
         """Return whether a configuration is the reference or was proved equal to it."""
@@ -161,10 +163,19 @@ class LaunchSelection:
     def _verdict(self, result: Any) -> CandidateVerdict | None:
         return next((verdict for each, verdict in self.judged if each is result), None)
 
-    def _publish(self, judged: Sequence[tuple[Any, CandidateVerdict]], slower: Sequence[Any], seconds: float) -> None:
-        results = [self.reference, *(each for each, _ in judged), *slower]
-        names = [configuration_name({}, each.config.all_kwargs()) for each in results]
-        publish(self.autotuner.fn.__name__, names, [verdict for _, verdict in judged], seconds, self.rules)
+    def note(self, result: Any, milliseconds: float) -> None:
+        """Keep the least time of a configuration."""
+        if math.isfinite(milliseconds):
+            name = _named(result)
+            self.times[name] = min(milliseconds, self.times.get(name, math.inf))
+
+    def publish(self, chosen: Any) -> None:
+        """Report what was chosen from, once a configuration is chosen."""
+        slower = [each for each in self._slower if self._verdict(each) is None]
+        names = [_named(each) for each in (self.reference, *(each for each, _ in self.judged), *slower)]
+        verdicts = [verdict for _, verdict in self.judged]
+        times = tuple(self.times.items())
+        publish(self.autotuner.fn.__name__, names, verdicts, self.spent, self.rules, _named(chosen), times)
 
     def _compared(self, others: Sequence[Any]) -> list[CandidateVerdict]:
         first, *kernels = map(self._kernel, (self.reference, *others))
@@ -199,6 +210,10 @@ class LaunchSelection:
         if any(old.outcome == "unknown" and new.outcome == "equal" for old, new in zip(found, again, strict=True)):
             self.digests = digests_of(self._recorded)
         return answers
+
+
+def _named(result: Any) -> str:
+    return configuration_name({}, result.config.all_kwargs())
 
 
 def _processors() -> int:
@@ -242,9 +257,15 @@ def compared(
 
 
 def publish(
-    kernel: str, names: Sequence[str], verdicts: Sequence[CandidateVerdict], seconds: float, rules: Rules
+    kernel: str,
+    names: Sequence[str],
+    verdicts: Sequence[CandidateVerdict],
+    seconds: float,
+    rules: Rules,
+    chosen: str = "",
+    milliseconds: tuple[tuple[str, float], ...] = (),
 ) -> None:
-    """Log and pass on what one autotuning may choose from.
+    """Log and pass on what one autotuning chose from.
 
     `names` are those of the reference, of the configurations to which the verdicts belong, and of those without one,
     which are slower.
@@ -258,11 +279,13 @@ def publish(
         for name, verdict in judged
         if verdict.outcome != "equal"
     )
+    found = KernelReport(kernel, reference, kept, dropped, seconds, slower, chosen, milliseconds)
     logger.info(
-        "%s: %d of %d configurations are proved equal to (%s), in %.2f s; %d are slower",
-        kernel, len(kept), len(judged), reference, seconds, len(slower),
+        "%s: %d of %d configurations are proved equal to (%s), in %.2f s; %d are slower; (%s) is chosen, at %.3f of "
+        "the least time",
+        kernel, len(kept), len(judged), reference, seconds, len(slower), chosen, found.cost,
     )  # fmt: skip
     for each in dropped:
         logger.info("%s (%s): %s. %s", kernel, each.configuration, each.outcome, each.reason)
     if rules.report is not None:
-        rules.report(KernelReport(kernel, reference, kept, dropped, seconds, slower))
+        rules.report(found)

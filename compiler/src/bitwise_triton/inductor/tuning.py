@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from bitwise_triton.compilation import configuration_name
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.inductor.direct_launch import DirectLaunch, is_plain, watcher
+from bitwise_triton.inductor.kernel_compilation import is_searched, note_preferred
 from bitwise_triton.inductor.launches import launch_tensors, numbers_of
-from bitwise_triton.inductor.reference import Untuned, reference_of
+from bitwise_triton.inductor.reference import Untuned, candidates, is_of_the_configuration, load_function
 from bitwise_triton.inductor.selection import LaunchSelection, Rules, digests_of
 
 _HOOKED = ("run", "bench", "benchmark_all_configs", "_interpret_args_grid", "precompile")
@@ -19,8 +22,10 @@ _SEARCHES = ("coordinate_descent_tuning", "_combo_sequential_autotune")
 """Methods of the autotuner that take a launcher and the arguments, and return a launcher that may be another."""
 
 
-WORTH_A_PROOF = 0.02
+WORTH_A_PROOF = 0.005
 """The part of a kernel's time that another configuration must gain to be proved; less is hardly more than noise."""
+
+logger = logging.getLogger("bitwise_triton")
 
 Settled: TypeAlias = Callable[[Any, Any, Any], Any]
 """Takes an autotuner, the result that it chose and its launcher.  Returns a launcher of the same machine code."""
@@ -42,17 +47,22 @@ class _Tuned:
     by_tensors: set[Any] = field(default_factory=set)
 
 
+def _no_preference(autotuner: Any) -> None:
+    """Name no configuration."""
+
+
 @contextmanager
 def hooked_autotuner(
     autotuner: type[Any],
     compile_result: type[Any],
     rules: Rules,
     settled: Settled | None = None,
-    untuned: Untuned | None = None,
+    untuned: Untuned = _no_preference,
 ) -> Iterator[None]:
     """Restrict what instances of Inductor's autotuner choose from.  Raises CaptureError for an unknown version.
 
-    The reference of a kernel with a choice is the configuration that `untuned` names, the first one where none has it.
+    The reference of a kernel with a choice is the configuration that `untuned` names, or, where it names none or one
+    that does not compile, the first one of `reference.candidates` that does.
     """
     missing = [name for name in _HOOKED if not hasattr(autotuner, name)]
     if missing or not hasattr(compile_result, "make_launcher"):
@@ -64,13 +74,13 @@ def hooked_autotuner(
     def tuned_of(self: Any) -> _Tuned:
         found: _Tuned | None = self.__dict__.get("_bitwise_tuned")
         if found is None:
+            if "bitwise_listed" not in vars(self) and getattr(self, "configs", None):
+                note_preferred(self, untuned)
             if not self.launchers:
                 self.precompile()
             for each in self.launchers:
                 each.bitwise_result = _result_of(self, each)
-            has_choice = len(self.launchers) > 1 or _is_searched(self)
-            configuration = untuned(self) if untuned is not None and has_choice else None
-            reference = reference_of(self.launchers, configuration)
+            reference = _reference(self)
             launchers = [reference, *(each for each in self.launchers if each is not reference)]
             direct = DirectLaunch(lambda *arguments, **keywords: otherwise(self, *arguments, **keywords), watched)
             found = self._bitwise_tuned = _Tuned(launchers, list(self.compile_results), direct)
@@ -103,7 +113,7 @@ def hooked_autotuner(
 
     def new_run(self: Any, *arguments: Any, **keywords: Any) -> Any:
         tuned = tuned_of(self)
-        if len(tuned.launchers) == 1 and not _is_searched(self):
+        if len(tuned.launchers) == 1 and not is_searched(self):
             step_out(self, tuned, (), tuned.launchers[0], keywords)
             return untuned_run(self, tuned.launchers[0], arguments, keywords)
         numbers = numbers_of(arguments)
@@ -123,6 +133,8 @@ def hooked_autotuner(
             tuned.by_tensors.add(numbers)
             key = numbers, selection.digests
         (tuned.chosen[key],) = self.launchers
+        if selection is not None:
+            selection.publish(_result_of(self, self.launchers[0]))
         if numbers not in tuned.by_tensors:
             step_out(self, tuned, arguments, self.launchers[0], keywords)
         return result
@@ -141,9 +153,10 @@ def hooked_autotuner(
             allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
             return bench(self, launcher, *arguments, **keywords) if allowed else math.inf
         found, result = bench(self, launcher, *arguments, **keywords), _result_of(self, launcher)
+        selection = selection_of(self, arguments)
+        selection.note(result, found)
         if to_beat == 0.0:  # nothing is proved yet
             return found
-        selection = selection_of(self, arguments)
         if found >= (1.0 - WORTH_A_PROOF) * to_beat:
             # It is not chosen, and needs no proof.  The search times its start again, which may be chosen.
             return found if selection.has_allowed(result) else math.inf
@@ -225,9 +238,38 @@ def untimed_fields(tuner: type[Any]) -> Iterator[None]:
         setattr(tuner, name, before)
 
 
-def _is_searched(autotuner: Any) -> bool:
-    """Return whether Inductor looks for configurations besides the listed ones."""
-    return any(autotuner.inductor_meta.get(name) for name in ("coordinate_descent_tuning", "combo_tuning_groups"))
+def _reference(autotuner: Any) -> Any:
+    """Return the launcher of the reference, which is compiled and loaded once more where it is not there.
+
+    Other processes have it, so that no other one may take its place: what failed for want of memory, or was stopped, is
+    an error here.  A configuration that needs more than the GPU has, or that the assembler rejects, does so everywhere.
+    """
+    if "bitwise_listed" not in vars(autotuner):  # it was compiled outside
+        return autotuner.launchers[0]
+    for configuration in candidates(autotuner.bitwise_listed, autotuner.bitwise_preferred):
+        same = configuration.all_kwargs()
+        found = next((each for each in autotuner.launchers if each.config.all_kwargs() == same), None)
+        if found is not None:
+            return found
+        try:
+            result = next((each for each in autotuner.compile_results if each.config.all_kwargs() == same), None)
+            if result is None:
+                load_function(autotuner)
+                result = autotuner._precompile_config(configuration)
+                autotuner.compile_results.append(result)
+            found = result.make_launcher()
+        except Exception as error:
+            if not is_of_the_configuration(error):
+                raise CaptureError(
+                    f"The reference of kernel {autotuner.fn.__name__!r}, ({configuration_name({}, same)}), cannot be "
+                    f"compiled and loaded here, and no other one has its bits: {type(error).__name__}: {error}"
+                ) from error
+            logger.info("%s has no (%s): %s", autotuner.fn.__name__, configuration_name({}, same), error)
+            continue
+        found.bitwise_result = result
+        autotuner.launchers.append(found)
+        return found
+    return autotuner.launchers[0]  # what Inductor makes of a kernel that has none
 
 
 def _offer(autotuner: Any, launchers: list[Any]) -> None:

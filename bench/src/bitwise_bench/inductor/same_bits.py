@@ -1,8 +1,8 @@
 """Bytes and time of compiled models that TorchInductor tunes freely, and inside `same_bits`.
 
-    python -m bitwise_bench.inductor_same_bits --record records/inductor-same-bits.json
+    python -m bitwise_bench.inductor.same_bits --record records/inductor-tuned-models-sm90-h200.json
 
-A GPU is needed.  Each model is compiled, tuned and trained for one step in processes of their own with empty caches.
+A GPU is needed.  Each model is compiled, tuned and run for one step in processes of their own with empty caches.
 They tune side by side.  When all have tuned they measure in turns, one process at a time, round after round, so that
 what slows the machine for a while slows every mode.  Each stage is printed when it ends, and the record is written
 again then, so that a run that is cut keeps what it has.  The record holds the digests of outputs and gradients, what
@@ -17,7 +17,8 @@ the proofs kept and dropped, the configurations that were chosen, and for each r
 A ratio between two modes is the median over the rounds, each with the times of that round.
 
 Of the modes, "free" and "same bits" are compared.  The others say where a difference comes from: "free library" is free
-tuning whose products are calls of the library, and "same bits triton" is `same_bits(templates="triton")`.
+tuning whose products are calls of the library, "same bits triton" is `same_bits(templates="triton")`, and "same bits
+unpinned" is `same_bits(order=None)`.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from typing import IO, Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
+from bitwise_bench.inductor.models import MODELS, OPEN, built
 
-MODELS = ("transformer block", "mlp", "mixer")
-MODES = ("free", "same bits", "free library", "same bits triton")
+MODES = ("free", "same bits", "free library", "same bits triton", "same bits unpinned")
 _STEPS, _BURST, _PROFILED, _REPLAYS = 40, 10, 5, 50
 """Steps of a round: those waited for, those of each of four bursts, those profiled, and those as a graph."""
 _TOP = 10
@@ -64,9 +65,11 @@ class _Job:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or measure one model in this process."""
-    parser = command_parser("inductor_same_bits", __doc__)
+    parser = command_parser("inductor.same_bits", __doc__)
     parser.add_argument("--record", type=Path, help="write the result here, as JSON")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="by default all")
+    parser.add_argument(
+        "--models", nargs="+", choices=tuple(MODELS), default=tuple(OPEN), help="default: the open ones"
+    )
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES[:2], help="by default the first two")
     parser.add_argument("--repeats", type=int, default=2, help="processes for each model and mode (default 2)")
     parser.add_argument("--free-repeats", type=int, help="processes of the free modes instead")
@@ -74,6 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each process to measure (default 5)")
     parser.add_argument(
         "--template-configurations", type=int, metavar="N", help="configurations of a product's template (default all)"
+    )
+    parser.add_argument(
+        "--caches",
+        type=Path,
+        metavar="FOLDER",
+        help="caches that another call finds (default: empty ones)",
     )
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes print, proofs as they end")
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "MODE"), help="measure in this process, as asked on stdin")
@@ -98,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.record is not None:
             chosen.record.write_text(json.dumps(record, indent=1) + "\n")
 
-    _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds, keep, chosen.logs)
+    _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds, keep, chosen.logs, chosen.caches)
     print(summary(record))
     return 1 if record["unfinished"] or any(_digests(record, model, "same bits") > 1 for model in chosen.models) else 0
 
@@ -139,9 +148,16 @@ def summary(record: dict[str, Any]) -> str:
                     lines.append(
                         f"{model}: same bits takes {statistics.median(ratios):.3f} of the free {name} "
                         f"({min(ratios):.3f} to {max(ratios):.3f} in {len(ratios)} rounds)"
+                        + _noise(by_mode["free"], name)
                     )
     lines += [f"{each['model']}, {each['mode']} has no result: {each['reason']}" for each in record["unfinished"]]
     return "\n".join(lines)
+
+
+def _noise(free: Sequence[dict[str, Any]], name: str) -> str:
+    """Return the ratio of a second free run to the first one, as text."""
+    ratios = rounds_ratio(free[1:2], free[:1], name) if len(free) > 1 else []
+    return f"; another free run takes {statistics.median(ratios):.3f} of the first" if ratios else ""
 
 
 def rounds_ratio(runs: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]], name: str) -> list[float]:
@@ -211,6 +227,7 @@ def _side_by_side(
     end: float,
     keep: Callable[[Sequence[dict[str, Any]], Sequence[dict[str, str]]], None],
     logs: Path | None,
+    kept_caches: Path | None = None,
 ) -> None:
     """Tune each job in a process of its own, all at once, and measure them in turns.
 
@@ -219,6 +236,7 @@ def _side_by_side(
     with ExitStack() as stack:
         caches = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = caches if logs is None else logs
+        caches = caches if kept_caches is None else kept_caches
         folder.mkdir(parents=True, exist_ok=True)
         began = time.time()
 
@@ -266,7 +284,7 @@ def _tuning_in_words(result: dict[str, Any]) -> str:
 
 def _started(job: _Job, jobs: Sequence[_Job], folder: Path, caches: Path) -> _Process:
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "bitwise_bench.inductor_same_bits", "--one", job.model, job.mode]
+    command = [sys.executable, "-m", "bitwise_bench.inductor.same_bits", "--one", job.model, job.mode]
     if job.template_configurations is not None:
         command += ["--template-configurations", str(job.template_configurations)]
     environment = {
@@ -334,7 +352,8 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
     from bitwise_triton.inductor import same_bits
 
     torch.manual_seed(7)
-    network, batch = dict(zip(MODELS, (_block, _mlp, _mixer), strict=True))[job.model](torch)
+    torch.backends.cudnn.deterministic = True
+    workload = built(torch, job.model)
     reports: Any = []
     if job.template_configurations is not None:
         inductor_config.test_configs.max_mm_configs = job.template_configurations
@@ -342,19 +361,20 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
         inductor_config.max_autotune_gemm_backends = "ATEN"
     elif job.mode != "free":
         templates: Any = "triton" if job.mode.endswith("triton") else "library"
-        reports = same_bits(templates=templates, report=_print_report).enable()
-    compiled = torch.compile(network, mode="max-autotune-no-cudagraphs")
+        order = None if job.mode.endswith("unpinned") else "auto"
+        reports = same_bits(templates=templates, order=order, report=_print_report).enable()
+    compiled = torch.compile(workload.function, mode="max-autotune-no-cudagraphs")
     start = time.perf_counter()
-    digest = _step(torch, network, compiled, batch)
+    digest = _digest(torch, workload.results(compiled))
     tuning = time.perf_counter() - start
-    again = _step(torch, network, compiled, batch)
+    again = _digest(torch, workload.results(compiled))
     if again != digest:
         raise RuntimeError(
             "two steps of one process return different bytes: an operation of the model is not determined"
         )
 
     def step() -> None:
-        compiled(batch).float().square().mean().backward()
+        workload.step(compiled)
 
     result = {
         "digest": digest,
@@ -368,6 +388,7 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
         "dropped": [
             [each.kernel, one.configuration, one.outcome, one.reason[:200]] for each in reports for one in each.dropped
         ],
+        "costs": sorted((each.kernel, each.chosen, each.cost) for each in reports),
         "kernels": [],
         "graph error": "",
         **{name: [] for name in _TIMES},
@@ -380,7 +401,8 @@ def _print_report(report: Any) -> None:
     outcomes = ", ".join(f"{each.configuration}: {each.outcome}" for each in report.dropped)
     print(
         f"{time.perf_counter():.1f} {report.kernel}: {len(report.kept)} kept, {len(report.slower)} slower, "
-        f"{len(report.dropped)} dropped, {report.seconds:.2f} s; {outcomes}",
+        f"{len(report.dropped)} dropped, {report.seconds:.2f} s, cost {report.cost:.3f} of {report.reference} by "
+        f"{report.chosen}; {outcomes}",
         file=sys.stderr,
         flush=True,
     )
@@ -491,73 +513,12 @@ _QUESTIONS: dict[str, Callable[[Callable[[], None], list[Any]], dict[str, Any]]]
 }
 
 
-def _step(torch: Any, network: Any, compiled: Any, batch: Any) -> str:
-    """Return the digest of the outputs and of every gradient of a training step."""
-    network.zero_grad()
-    batch.grad = None
-    output = compiled(batch)
-    output.float().square().mean().backward()
+def _digest(torch: Any, results: Sequence[Any]) -> str:
+    """Return the digest of the results of a step."""
     hasher = hashlib.sha256()
-    for tensor in (output, batch.grad, *(each.grad for each in network.parameters())):
-        hasher.update(tensor.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    for tensor in results:
+        hasher.update(tensor.detach().contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes())
     return hasher.hexdigest()
-
-
-def _block(torch: Any) -> tuple[Any, Any]:
-    """Return a transformer block in bf16, and its input: 8 sequences of 512 tokens of width 1,024."""
-    nn, functional = torch.nn, torch.nn.functional
-
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, width: int = 1024, heads: int = 16) -> None:
-            super().__init__()
-            self.heads = heads
-            self.before, self.between = nn.LayerNorm(width), nn.RMSNorm(width)
-            self.projections, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.gate, self.down = (nn.Linear(*each) for each in ((width, 2816), (width, 2816), (2816, width)))
-
-        def forward(self, x: Any) -> Any:
-            batch, length, width = x.shape
-            parts = self.projections(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            scores = (parts[0] @ parts[1].transpose(-1, -2)) * (width // self.heads) ** -0.5
-            weights = torch.softmax(scores.float(), -1).to(x.dtype)
-            mixed = (weights @ parts[2]).transpose(1, 2).reshape(batch, length, width)
-            x = x + self.out(mixed)
-            y = self.between(x)
-            return x + self.down(functional.silu(self.gate(y)) * self.up(y))
-
-    network = Block().cuda().bfloat16()
-    return network, torch.randn(8, 512, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-
-
-def _mlp(torch: Any) -> tuple[Any, Any]:
-    """Return a network of three layers in bf16 with norms and GELU, and its input of 4,096 rows."""
-    nn = torch.nn
-    layers: list[Any] = []
-    for _ in range(3):
-        layers += [nn.LayerNorm(1024), nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)]
-    network = nn.Sequential(*layers, nn.Softmax(-1)).cuda().bfloat16()
-    return network, torch.randn(4096, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-
-
-def _mixer(torch: Any) -> tuple[Any, Any]:
-    """Return a block that mixes tokens and channels in bf16 and log-probabilities, and its input of 16 x 196 tokens."""
-    nn = torch.nn
-
-    class Mixer(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, tokens: int = 196, width: int = 256) -> None:
-            super().__init__()
-            self.before, self.between, self.after = nn.RMSNorm(width), nn.GroupNorm(8, width), nn.LayerNorm(width)
-            self.tokens = nn.Sequential(nn.Linear(tokens, 128), nn.GELU(), nn.Linear(128, tokens))
-            self.channels = nn.Sequential(nn.Linear(width, 1024), nn.SiLU(), nn.Linear(1024, width))
-            self.classes = nn.Linear(width, 1000)
-
-        def forward(self, x: Any) -> Any:
-            x = x + self.tokens(self.before(x).transpose(1, 2)).transpose(1, 2)
-            x = x + self.channels(self.between(x.transpose(1, 2)).transpose(1, 2))
-            return torch.log_softmax(self.classes(self.after(x).float().mean(1).to(x.dtype)).float(), -1)
-
-    network = Mixer().cuda().bfloat16()
-    return network, torch.randn(16, 196, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
 
 if __name__ == "__main__":
