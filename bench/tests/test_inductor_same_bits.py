@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_bench.inductor import same_bits
 from bitwise_bench.inductor.same_bits import rounds_ratio, summary
 
 TUNED = {
@@ -44,13 +45,13 @@ def measured(monkeypatch: pytest.MonkeyPatch, log: Path, modes: list[str], end: 
         pipe = subprocess.PIPE
         with open(folder / "errors", "wb") as errors:
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0)
-        return inductor_same_bits._Process(job, folder, process)
+        return same_bits._Process(job, folder, process)
 
-    monkeypatch.setattr(inductor_same_bits, "_started", started)
-    monkeypatch.setattr(inductor_same_bits, "_SECONDS_TO_MEASURE", to_measure)
-    jobs = [inductor_same_bits._Job("mlp", mode) for mode in modes]
+    monkeypatch.setattr(same_bits, "_started", started)
+    monkeypatch.setattr(same_bits, "_SECONDS_TO_MEASURE", to_measure)
+    jobs = [same_bits._Job("mlp", mode) for mode in modes]
     stages: list[Any] = []
-    inductor_same_bits._side_by_side(jobs, 2, time.time() + end, lambda *each: stages.append(each), log.parent / "logs")
+    same_bits._side_by_side(jobs, 2, time.time() + end, lambda *each: stages.append(each), log.parent / "logs")
     assert len(stages) == len(modes) + 3 * 2  # each tuning, and each turn of each question
     assert (log.parent / "logs" / "0" / "errors").exists()
     return stages[-1]
@@ -83,7 +84,7 @@ def test_a_process_without_a_result_stops_no_other(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_time_processes_keep_what_they_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(inductor_same_bits, "_SECONDS_OF_A_TURN", 1000)
+    monkeypatch.setattr(same_bits, "_SECONDS_OF_A_TURN", 1000)
     found, missing = measured(monkeypatch, tmp_path / "log", ["free", "same bits"], 40.0)
     assert missing == []
     assert [each["step seconds"] for each in found] == [[], []]
