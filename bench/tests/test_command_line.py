@@ -16,7 +16,7 @@ def commands(source: str) -> list[object]:
     """Return the first arguments of the calls of `command_parser` in a module."""
     calls = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call)]
     named = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "command_parser"]
-    return [ast.literal_eval(each.args[0]) for each in named]
+    return [each.args[0].value for each in named if isinstance(each.args[0], ast.Constant)]
 
 
 def named_by_path(path: Path) -> str:
