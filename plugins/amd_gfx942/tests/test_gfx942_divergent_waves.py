@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_core.execution import executor
+from bitwise_core.execution.data_loops import loop_systems
 from gfx942_kernels import reading, run
 
 _FIRST_WAVE = """v_mov_b32_e32 v5, 0
@@ -159,7 +159,7 @@ def test_lanes_that_other_lanes_repeat_differ_with_these(
 ) -> None:
     """An instruction that does not declare that it reads other lanes makes no two loops one function."""
     if not declared:
-        monkeypatch.setattr(executor, "threads_together", lambda *loop: (1, False))
+        monkeypatch.setattr(loop_systems, "threads_together", lambda *loop: (1, False))
     texts = [_UNTIL_NO_LANE.format(branch=branch, step=step) for step in ("1.0", "2.0")]
     limits = np.where(np.arange(64) == 5, np.float32(100), np.float32(0)).view(np.uint32)
     ones = np.ones(64, dtype=np.float32).view(np.uint32)
