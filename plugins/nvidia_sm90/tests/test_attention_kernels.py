@@ -616,24 +616,6 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
         assert released
 
 
-@pytest.mark.parametrize(
-    ("layout", "page", "rows"), [("dense", 0, None), ("varlen", 0, 16), ("paged", 16, None), ("paged", 128, 16)]
-)
-@pytest.mark.parametrize("schedule", [FEW, ALONE, TURN])
-def test_last_tiles_of_given_lengths_have_parts(layout: str, page: int, rows: int | None, schedule: Schedule) -> None:
-    """A page that is smaller than a tile is a part of its own; equal lengths end where their tensor does."""
-    pytest.importorskip("triton")
-    from attention_sources import dense
-    from bitwise_nvidia_sm90.attention import prepared
-
-    problem = Problem(form(), ((2, 97), (2, 97)), layout=layout, page=page)
-    operands, _ = operands_of(problem, np.random.default_rng(0))
-    call = calls_of(problem.desc, operands, schedule, 132, lambda shape: dense("numbers", "fp32", *shape))[0]
-    given = dict(zip(prepared.kernel_of(call).arg_names, call.arguments, strict=False))
-    for name in ("last_key", "last_value"):
-        assert (given[name].block_shape[2] if given[name] else None) == rows
-
-
 def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swizzled() -> None:
     """Dynamic memory lies behind static memory, and what a copy swizzles depends on the address."""
     for name in ("two chunks", "pages of three chunks"):

@@ -335,12 +335,12 @@ OPEN: dict[str, Callable[[Any], Workload]] = {
     "decoder": decoder,
     "convolutions": convolutions,
     "adamw": adamw,
+    "recommender": recommender,
 }
 
 HELD_OUT: dict[str, Callable[[Any], Workload]] = {
     "denoiser": denoiser,
     "encoder": encoder,
-    "recommender": recommender,
     "states": states,
     "momentum": momentum,
 }

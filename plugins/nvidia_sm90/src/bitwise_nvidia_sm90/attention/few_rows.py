@@ -114,10 +114,10 @@ DEVICES = {
             Division(_SPLIT, 1, 6, 9, 1, 15.9, 1.3, 2.9, **_ALONE_ONCE),
         ),
         (
-            Division(_WHOLE, 1, 2, 6, 1, 35.9, 1.11, 0.5, **_ONCE),
-            Division(_SPLIT, 2, 2, 4, 1, 39.2, 0.813, 0, **_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 10.9, 1.14, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 27.9, 0.846, 0, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.17, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 4, 1, 49, 0.723, 0, **_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 8.71, 0.993, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 34.9, 0.938, 0, **_ALONE_ONCE),
         ),
     ),
     128: Device(
@@ -131,12 +131,12 @@ DEVICES = {
             Division(_SPLIT, 1, 3, 4, 1, 27.3, 1.24, 0, **_ALONE),
         ),
         (
-            Division(_WHOLE, 1, 1, 6, 1, 60.6, 1.19, 0.891, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 48.5, 1.13, 0.891, **_ONCE),
             Division(_WHOLE, 1, 1, 6, 2, 46.7, 0.982, 0.896, **_ONCE),
-            Division(_SPLIT, 1, 2, 3, 1, 38.6, 1.07, 0, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 77.7, 0.922, 1.67, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 1.69, **_ONCE),
-            Division(_SPLIT, 1, 6, 2, 1, 26.2, 0.959, 2.34, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 38.6, 1.21, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 97.1, 0.922, 1.67, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 2.19, **_ONCE),
+            Division(_SPLIT, 1, 6, 2, 1, 13.4, 1.06, 2.34, **_ALONE_ONCE),
         ),
     ),
     192: Device(

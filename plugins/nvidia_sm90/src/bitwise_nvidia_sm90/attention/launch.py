@@ -58,8 +58,6 @@ _SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
 """The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
-_LAST_ROWS = 16
-"""The rows of the parts of the last tile of a sequence, which ends with the part of its last key."""
 _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
 _MANY_ROWS, _FEW_CHUNKS = 512, 10
@@ -305,17 +303,6 @@ def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) ->
     return tensor_map(tensor if operands.key_starts is None else tensor[None], rows, width)
 
 
-def _last_key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) -> Any:
-    """Return a map of keys or values by the parts of the last tile of a sequence.
-
-    None where all rows of a tile are copied, where tiles are copied in smaller pages, and for no components.
-    """
-    dense = operands.key_starts is None and operands.page_table is None
-    if not width or dense or 0 < _page_size(operands) < rows:
-        return None
-    return tensor_map(tensor if operands.key_starts is None else tensor[None], _LAST_ROWS, min(width, 64))
-
-
 def _page_size(operands: AttentionOperands) -> int:
     """Return the number of keys of a page, 0 without pages."""
     return 0 if operands.page_table is None else int(operands.key.shape[1])
@@ -366,12 +353,8 @@ def _turns_calls(
     own, own_rest = _power_below(width), width - _power_below(width)
     if columns > 1:
         own, own_rest = width // columns, 0
-    maps = [
-        made(operands, tensor, desc.key_block, each)
-        for made in (_key_map, _last_key_map)
-        for tensor, widths in ((operands.key, (first, rest)), (operands.value, (own, own_rest)))
-        for each in widths
-    ]
+    maps = [_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)]
+    maps += [_key_map(operands, operands.value, desc.key_block, each) for each in (own, own_rest)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
@@ -416,11 +399,7 @@ def _alone_call(
         "visit_parts_alone",
         (places if schedule.members else min(schedule.programs, places), 1, 1),
         (
-            query,
-            *(
-                made(operands, each, desc.key_block, components)
-                for made in (_key_map, _last_key_map) for each in (operands.key, operands.value)
-            ),
+            query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
             out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), queries, keys,
             operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
@@ -511,8 +490,8 @@ def _merge_call(
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "SCALED": desc.output_scale is not None, "GROUPED": 32 if factors > 32 else min(16, factors),
-            "FACTORS": factors, "WARPS": warps, "RUNS": schedule.runs,
+            "SCALED": desc.output_scale is not None, "GROUPED": min(16, factors), "FACTORS": factors, "WARPS": warps,
+            "RUNS": schedule.runs,
         },
         warps,
         1,

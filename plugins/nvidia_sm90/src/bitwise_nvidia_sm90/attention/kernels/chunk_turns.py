@@ -42,8 +42,7 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
-    copy_tile_before,
-    expect_tile_before,
+    copy_tile,
     lengths_of,
     pages_of_tile,
     parts_of_other,
@@ -89,17 +88,16 @@ def known_pages(source, numbers, keys, start, N: gl.constexpr):
 
 @gluon.jit
 def copy_blocks(
-    source, last, parts, slot, bar, numbers, batch, group, first, start, end, column,
-    N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, UP_TO_END: gl.constexpr,
-    SHARE: gl.constexpr,
+    source, parts, slot, bar, numbers, batch, group, first, start, column,
+    N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, SHARE: gl.constexpr,
 ):  # fmt: skip
     """Start the copies of the blocks of a tile, D components from `column` on, to a slot of SHARE times as many."""
     HEIGHT: gl.constexpr = source.block_type.shape[2]
     for part in gl.static_range(N // BLOCK):
         block = (slot * (N // BLOCK) + part) * SHARE
-        copy_tile_before(
-            source, last, parts, block, bar, numbers, batch, group, first, start + part * BLOCK, end, column, BLOCK, D,
-            PAGE, UP_TO_END, part * (BLOCK // HEIGHT),
+        copy_tile(
+            source, parts, block, bar, numbers, batch, group, first, start + part * BLOCK, column, BLOCK, D, PAGE,
+            part * (BLOCK // HEIGHT),
         )  # fmt: skip
 
 
@@ -113,8 +111,7 @@ def copy_parts(
 ):  # fmt: skip
     """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
-    key_map, key_rest_map, value_map, value_rest_map, last_key, last_key_rest, last_value, last_value_rest = maps
-    UP_TO_END: gl.constexpr = (PAGE > 0) or (key_starts is not None)
+    key_map, key_rest_map, value_map, value_rest_map = maps
     k_parts, k_rest_parts, v_parts, v_rest_parts = parts
     EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and not (SPLIT == CLUSTER and SEVERAL)
     early = ()
@@ -148,28 +145,25 @@ def copy_parts(
             next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
             mbarrier.wait(empty.index(slot), phase)
             bar = full.index(slot)
-            expect_tile_before(bar, key_map, last_key, start, end, N, (D1 + D2) * 2, UP_TO_END)
-            copy_blocks(
-                key_map, last_key, k_parts, slot, bar, numbers, batch, group, first, start, end, 0, N, BLOCK, D1, PAGE,
-                UP_TO_END, 1,
-            )  # fmt: skip
+            mbarrier.expect(bar, N * (D1 + D2) * 2)
+            copy_blocks(key_map, k_parts, slot, bar, numbers, batch, group, first, start, 0, N, BLOCK, D1, PAGE, 1)
             if key_rest_map is not None:
                 copy_blocks(
-                    key_rest_map, last_key_rest, k_rest_parts, slot, bar, numbers, batch, group, first, start, end, D1,
-                    N, BLOCK, D2, PAGE, UP_TO_END, 1,
+                    key_rest_map, k_rest_parts, slot, bar, numbers, batch, group, first, start, D1, N, BLOCK, D2, PAGE,
+                    1,
                 )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
             mbarrier.wait(empty.index(slot), phase)
             bar = full.index(slot)
-            expect_tile_before(bar, value_map, last_value, start, end, N, (DV1 + DV2) * 2, UP_TO_END)
+            mbarrier.expect(bar, N * (DV1 + DV2) * 2)
             copy_blocks(
-                value_map, last_value, v_parts, slot, bar, numbers, batch, group, first, start, end, column, N, BLOCK,
-                DV1, PAGE, UP_TO_END, D1 // DV1,
+                value_map, v_parts, slot, bar, numbers, batch, group, first, start, column, N, BLOCK, DV1, PAGE,
+                D1 // DV1,
             )  # fmt: skip
             if value_rest_map is not None:
                 copy_blocks(
-                    value_rest_map, last_value_rest, v_rest_parts, slot, bar, numbers, batch, group, first, start, end,
-                    DV1, N, BLOCK, DV2, PAGE, UP_TO_END, D2 // DV2,
+                    value_rest_map, v_rest_parts, slot, bar, numbers, batch, group, first, start, DV1, N, BLOCK, DV2,
+                    PAGE, D2 // DV2,
                 )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
             numbers = next_numbers
@@ -399,8 +393,8 @@ def many_rows(
     out = outs[0] * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
     weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, 1, N, DV1, DV2, D1 // DV1)[0][0]
-    if RAGGED and last + N > end:  # what is behind the last key belongs to others, or was not copied
-        clear_rows(values, end - last, N, DV1)
+    if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
+        clear_rows(values, own_keys - last, N, DV1)
     out = warpgroup_mma(weights, values, out, is_async=True)
     out = warpgroup_mma_wait(0, deps=[out])
     release(empty, v_slot)
@@ -553,9 +547,9 @@ def few_rows(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
-    # What is behind the last key of a sequence belongs to others, or was not copied.
+    # What is behind the last key of a sequence belongs to others.
     top, total, outs = add_few(
-        s, values, last, plain, positions, own_keys, window, cap_factor, end - last, top, total, outs, scale,
+        s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs, scale,
         exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
     )  # fmt: skip
     release_after_loads(empty, v_slot)
@@ -764,8 +758,7 @@ def wait_beside(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, last_key, last_key_rest, last_value, last_value_rest,
-    output, logarithms, part_top, part_total, part_out,
+    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -782,8 +775,7 @@ def visit_parts(
     Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  SEVERAL says
     whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
     components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
-    them, one of COLUMNS shares.  Stored rows have VP components.  The maps of the parts of
-    last tiles are those of `launch._last_key_map`, and the other arguments those of `chunks.forward`.
+    them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
@@ -814,7 +806,6 @@ def visit_parts(
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
         tiles, chunks, stored,
     )  # fmt: skip
-    maps = key_map, key_rest_map, value_map, value_rest_map, last_key, last_key_rest, last_value, last_value_rest
     room = gl.program_id(0) * 0
     if SPLIT == CLUSTER:
         room = room_of_states(SPAN, M, DV1, 1)
@@ -832,9 +823,10 @@ def visit_parts(
                 (
                     copy_parts,
                     (
-                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
-                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                        STAGES, ONCE, MEMBERS, SEVERAL,
+                        given, (key_map, key_rest_map, value_map, value_rest_map),
+                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
+                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
+                        MEMBERS, SEVERAL,
                     ),
                 ),
                 (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
@@ -857,9 +849,10 @@ def visit_parts(
                 (
                     copy_parts,
                     (
-                        given, maps, (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch,
-                        M, N, BLOCK, D1, D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                        STAGES, ONCE, MEMBERS, SEVERAL,
+                        given, (key_map, key_rest_map, value_map, value_rest_map),
+                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
+                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
+                        MEMBERS, SEVERAL,
                     ),
                 ),
             ],

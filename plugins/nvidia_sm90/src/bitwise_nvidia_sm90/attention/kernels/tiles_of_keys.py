@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 
 @gluon.jit
@@ -98,64 +98,6 @@ def copy_tile(
                 tma.async_copy_global_to_shared(source, place, bar, target)
     else:
         tma.async_copy_global_to_shared(source, [batch, group, first + start, column], bar, parts.index(stage))
-
-
-@gluon.jit
-def copy_tile_before(
-    source, last, parts, stage, bar, numbers, batch, group, first, start, end, column,
-    N: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, UP_TO_END: gl.constexpr, FROM: gl.constexpr = 0,
-):  # fmt: skip
-    """Start the copies of one tile as `copy_tile` does, with UP_TO_END without the parts from the key `end` on.
-
-    The last tile then has the parts of the map `last`, or of `source` where this is None, as for pages smaller than a
-    tile.
-    """
-    HEIGHT: gl.constexpr = source.block_type.shape[2]
-    if last is not None:
-        if start + N <= end:
-            copy_tile(source, parts, stage, bar, numbers, batch, group, first, start, column, N, D, PAGE, FROM)
-        else:
-            copy_parts_before(
-                last, parts_of_other(last, parts), stage, bar, numbers, batch, group, first, start, end, column, N, D,
-                PAGE, N, FROM,
-            )  # fmt: skip
-    elif UP_TO_END and HEIGHT < N:
-        copy_parts_before(
-            source, parts, stage, bar, numbers, batch, group, first, start, end, column, N, D, PAGE, HEIGHT, FROM
-        )
-    else:
-        copy_tile(source, parts, stage, bar, numbers, batch, group, first, start, column, N, D, PAGE, FROM)
-
-
-@gluon.jit
-def copy_parts_before(
-    source, parts, stage, bar, numbers, batch, group, first, start, end, column,
-    N: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, OF_PAGE: gl.constexpr, FROM: gl.constexpr,
-):  # fmt: skip
-    """Start the copies of those parts of a tile that begin before the key `end`; OF_PAGE keys of a tile have a page."""
-    HEIGHT: gl.constexpr = source.block_type.shape[2]
-    WIDTH: gl.constexpr = source.block_type.shape[3]
-    for part in gl.static_range(N // HEIGHT):
-        row = start + part * HEIGHT
-        for side in gl.static_range(D // WIDTH):
-            target = parts.index((stage * (D // WIDTH) + side) * (N // HEIGHT) + part)
-            if PAGE:
-                place = [numbers[FROM + part * HEIGHT // OF_PAGE], group, row % PAGE, column + side * WIDTH]
-            else:
-                place = [batch, group, first + row, column + side * WIDTH]
-            tma.async_copy_global_to_shared(source, place, bar, target, pred=row < end)
-
-
-@gluon.jit
-def expect_tile_before(bar, source, last, start, end, N: gl.constexpr, SIZE: gl.constexpr, UP_TO_END: gl.constexpr):
-    """Let a barrier wait for the copied rows of SIZE bytes of a tile of N, with UP_TO_END for those before `end`."""
-    HEIGHT: gl.constexpr = source.block_type.shape[2] if last is None else last.block_type.shape[2]
-    if UP_TO_END:
-        count = gl.minimum((end - start + HEIGHT - 1) // HEIGHT, N // HEIGHT)
-        for parts in gl.static_range(1, N // HEIGHT + 1):
-            mbarrier.expect(bar, parts * HEIGHT * SIZE, pred=count == parts)
-    else:
-        mbarrier.expect(bar, N * SIZE)
 
 
 @gluon.jit

@@ -42,8 +42,7 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     part_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
-    copy_tile_before,
-    expect_tile_before,
+    copy_tile,
     lengths_of,
     pages_of_tile,
     parts_of_ring,
@@ -78,23 +77,16 @@ def copied(
     The kinds of a block are its KP shares of keys, and then the VP shares of values.  Behind the last block of the
     program nothing is copied.
     """
-    key_map, value_map, last_key, last_value, parts, full, pages, page_batch = of_copies
+    key_map, value_map, parts, full, pages, page_batch = of_copies
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences = given
     place, block, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
-    UP_TO_END: gl.constexpr = (PAGE > 0) or (key_starts is not None)
     if sequence < sequences:
         bar = full.index(slot)
-        expect_tile_before(bar, key_map, last_key, start, end, N, S * 2, UP_TO_END)
+        mbarrier.expect(bar, N * S * 2)
         if kind < KP:
-            copy_tile_before(
-                key_map, last_key, parts, slot, bar, numbers, batch, group, first, start, end, kind * S, N, S, PAGE,
-                UP_TO_END,
-            )  # fmt: skip
+            copy_tile(key_map, parts, slot, bar, numbers, batch, group, first, start, kind * S, N, S, PAGE)
         else:
-            copy_tile_before(
-                value_map, last_value, parts, slot, bar, numbers, batch, group, first, start, end, (kind - KP) * S,
-                N, S, PAGE, UP_TO_END,
-            )  # fmt: skip
+            copy_tile(value_map, parts, slot, bar, numbers, batch, group, first, start, (kind - KP) * S, N, S, PAGE)
     if kind == KP + VP - 1:
         start += N
         if ONCE:
@@ -177,7 +169,7 @@ def visited_keys(
     Return the cursor of the next copy, the slot after those of the keys, its phase, and the scores.
     """
     before = slot
-    scores, slot, phase = scores_of_block(q, ring, of_copies[5], slot, phase, N, S, STAGES)
+    scores, slot, phase = scores_of_block(q, ring, of_copies[3], slot, phase, N, S, STAGES)
     cursor = refilled(
         cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
         ONCE, STAGES,
@@ -192,7 +184,7 @@ def visited_keys(
     ]
 )  # fmt: skip
 def visit_parts_alone(
-    query, key_map, value_map, last_key, last_value, output, logarithms, part_top, part_total, part_out,
+    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -223,7 +215,7 @@ def visit_parts_alone(
     if RAGGED:
         gdc_wait()  # the next kernel reads the lengths at once
     gdc_launch_dependents()
-    of_copies = key_map, value_map, last_key, last_value, parts, full, pages, page_batch
+    of_copies = key_map, value_map, parts, full, pages, page_batch
     given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
     EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and SPAN == 1
     early = ()
@@ -316,9 +308,9 @@ def visit_parts_alone(
         )  # fmt: skip
         before = slot
         values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
-        # What is behind the last key of a sequence belongs to others, or was not copied.
+        # What is behind the last key of a sequence belongs to others.
         top, total, outs = add_few(
-            (s,), (values,), last, plain, positions, own_keys, window, cap_factor, end - last, top, total, outs,
+            (s,), (values,), last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs,
             scale, None, N, CAUSAL, WINDOW, CAP, RAGGED,
         )  # fmt: skip
         cursor = refilled(
