@@ -123,7 +123,8 @@ class FirstExtrema:
     ) -> SymbolicVector:
         """Return a select of values as the first of the last selects, in the lanes in which that had the same operands.
 
-        They may differ in form: the values have lost the operations that made them, which rules read.
+        They may differ in form: the values have lost the operations that made them, which rules read.  A result that
+        lacks a mark of `value`, such as that of a race, does not take its place.
         """
         for words, one, other, result in reversed(self._selected):
             if one.bits != if_true.bits:
@@ -131,6 +132,7 @@ class FirstExtrema:
             lanes: Array = (words == condition.words).all(axis=0)
             lanes = lanes & (full_hash(one) == full_hash(if_true)).all(axis=0)
             lanes = lanes & (full_hash(other) == full_hash(if_false)).all(axis=0)
+            lanes = lanes & (np.asarray(value.flags & np.uint32(L.INHERITED) & ~np.asarray(result.flags)) == 0)
             if lanes.any():
                 value = L.blend(L.nonempty(lanes), result, value)
         return value
