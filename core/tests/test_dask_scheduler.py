@@ -60,7 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
 
 def bitwise(*arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
     """Run the command, which waits some seconds for a scheduler."""
-    script = "from bitwise_core.checker import executors; from bitwise_core.cli import main; "
+    script = "from bitwise_core.checker.workers import executors; from bitwise_core.cli import main; "
     script += f"executors._SECONDS_TO_CONNECT = {seconds}; main()"
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
