@@ -566,20 +566,24 @@ _AROUND_ZERO = "a maximum and a minimum with 0 of two types, which are 0 if both
 
 def _share_zero(instruction: Instruction, sources: Sources) -> bool:
     """Return whether an extremum of integers with 0 may follow the opposite one of another type, also as selections."""
-    outer = [(verb, kind) for verb, kind in _bounds_at_zero(instruction, sources) if kind[0] in "su"]
-    if not outer:
+    if not _bounds_at_zero(instruction, sources):
         return False
     return any(
-        kind != other and (verb != opposite or not verb)
+        kind[0] in "su" and kind != other and (verb != opposite or not verb)
         for operand in _choice(instruction, sources)
+        for verb, kind in _bounds_at_zero(instruction, sources, operand)
         for each in sources.of(operand)
         for opposite, other in _bounds_at_zero(each, sources)
-        for verb, kind in outer
     )
 
 
-def _bounds_at_zero(instruction: Instruction, sources: Sources) -> list[tuple[str, str]]:
-    """Return the verbs and the types of which an instruction may be an extremum with 0; "" is either verb."""
+def _bounds_at_zero(
+    instruction: Instruction, sources: Sources, bounded: Operand | None = None
+) -> list[tuple[str, str]]:
+    """Return the verbs and the types of which an instruction may be an extremum with 0; "" is either verb.
+
+    `bounded` is the operand that is no bound, if one is known.
+    """
     extremum = _EXTREMUM.fullmatch(instruction.opcode)
 
     def is_zero(number: int) -> bool:
@@ -588,13 +592,14 @@ def _bounds_at_zero(instruction: Instruction, sources: Sources) -> list[tuple[st
     if instruction.opcode in ("min.relu.s32", "max.relu.s32"):
         return [("max", "s32")]
     if extremum is not None:
-        zero = any(sources.may_be(each, is_zero, instruction) for each in instruction.operands[1:])
+        bounds = [each for each in instruction.operands[1:] if each is not bounded]
+        zero = any(sources.may_be(each, is_zero, instruction) for each in bounds)
         return [(extremum[1], extremum[2])] if zero else []
     selects = instruction.opcode.startswith("selp.") or _is_guarded_choice(instruction, sources)
     if not selects or bits_of(instruction) not in (32, 64):
         return []
     *choices, predicate = _choice(instruction, sources)
-    if not any(sources.may_be(each, is_zero, instruction) for each in choices):
+    if not any(sources.may_be(each, is_zero, instruction) for each in choices if each is not bounded):
         return []
     roots = {each for one in choices for each in roots_of(one, instruction, sources)}
     return [
