@@ -13,7 +13,7 @@ not a fused product of them.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from itertools import combinations
 
@@ -179,21 +179,24 @@ def _is_unknown(
 def _loads_below(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[str, int]:
     """Return which loaded registers each register is computed from by moves, sums and products, as a set of bits."""
     definitions, readers = _definitions(kernel, opcodes)
-    own = {name: 1 << place for place, name in enumerate(definitions)}
+    below: dict[str, tuple[int, set[str]]] = {}
+    for place, (name, made) in enumerate(definitions.items()):
+        passed_on = [each.opcode.split(".", 1)[0] in _PASSED_ON for each in made]
+        sources = (registers_of(*each.operands[1:]) for each, passes in zip(made, passed_on, strict=True) if passes)
+        below[name] = (0 if all(passed_on) else 1 << place), {one for each in sources for one in each}
     found = dict.fromkeys(definitions, 0)
-    pending = list(definitions)
+    pending, queued = deque(definitions), set(definitions)
     while pending:
-        name = pending.pop()
-        below = 0
-        for each in definitions[name]:
-            if each.opcode.split(".", 1)[0] in _PASSED_ON:
-                for source in registers_of(*each.operands[1:]):
-                    below |= found.get(source, 0)
-            else:
-                below |= own[name]
-        if below != found[name]:
-            found[name] = below
-            pending += readers.get(name, frozenset())
+        name = pending.popleft()
+        queued.remove(name)
+        loads, sources = below[name]
+        for source in sources:
+            loads |= found.get(source, 0)
+        if loads != found[name]:
+            found[name] = loads
+            fresh = readers.get(name, set()) - queued
+            queued |= fresh
+            pending += fresh
     return found
 
 

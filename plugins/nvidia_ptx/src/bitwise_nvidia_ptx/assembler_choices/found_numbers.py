@@ -14,6 +14,8 @@ from bitwise_core.execution.architecture import OpcodeTable, infos_of, is_comple
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
 _RUN_TIME = Effect.LOAD | Effect.CALL
+_BEYOND_OPERANDS = _RUN_TIME | Effect.CROSS_LANE
+"""Effects of instructions whose result is no function of the literals that they read."""
 _OF_ONE_NUMBER = frozenset({"xor", "sub", "set", "lop3"})
 """Operations that may leave a number of a number and itself."""
 _OF_ONE_VALUE = frozenset({"xor", "sub", "add", "and", "or", "set"})
@@ -96,17 +98,23 @@ def _from_literals(kernel: Kernel, infos: Sequence[InstructionInfo]) -> frozense
     A literal that replaces what a load under a guard does not read leaves no number in its register.
     """
     found = {name for info in infos for name in info.writes}
-    while True:
-        others: set[str] = set()
-        for instruction, info in zip(kernel.instructions, infos, strict=True):
+    readers: dict[str, list[InstructionInfo]] = {}
+    others: list[InstructionInfo] = []
+    for instruction, info in zip(kernel.instructions, infos, strict=True):
+        if info.writes:
             sources = instruction.operands[1:]
             plain = all(isinstance(each, Immediate) or registers_of(each) for each in sources)
-            at_run_time = info.effects.overlaps(_RUN_TIME | Effect.CROSS_LANE)
-            if at_run_time or not plain or not registers_of(*sources) <= found:
-                others |= info.writes
-        if found.isdisjoint(others):
-            return frozenset(found)
-        found -= others
+            names = registers_of(*sources)
+            if not plain or info.effects.overlaps(_BEYOND_OPERANDS) or not names <= found:
+                others.append(info)
+            else:
+                for name in names:
+                    readers.setdefault(name, []).append(info)
+    while others:
+        for name in others.pop().writes & found:
+            found.remove(name)
+            others += readers.get(name, ())
+    return frozenset(found)
 
 
 def _stored(kernel: Kernel) -> tuple[Mapping[Operand, list[Operand]], list[Operand]]:

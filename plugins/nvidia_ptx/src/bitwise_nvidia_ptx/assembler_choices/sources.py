@@ -70,6 +70,10 @@ class Sources:
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
         self._moved: dict[str, frozenset[int] | None] = {}
+        self._reached: dict[tuple[str, int], Sequence[int]] = {}
+        """The definitions of a register that an instruction may read, by both (`_reaching`)."""
+        self._passing: dict[int, bool] = {}
+        """Whether an instruction may return an operand, by its identity (`passes_on`)."""
         self._before: dict[int, set[int]] = defaultdict(set)
         """The instructions after which each basic block may be executed."""
         for index, following in enumerate(successors(kernel, self.flow.infos)):
@@ -265,6 +269,12 @@ class Sources:
 
     def _reaching(self, name: str, use: int) -> Sequence[int]:
         """Return the definitions of a register that an instruction may read: the last ones on the ways to it."""
+        known = self._reached.get((name, use))
+        if known is None:
+            known = self._reached[name, use] = self._found_on_ways(name, use)
+        return known
+
+    def _found_on_ways(self, name: str, use: int) -> Sequence[int]:
         every = self.flow.definitions.get(name, ())
         found, seen = set[int](), set[int]()
         ends = [(use, self._start_of(use))]
@@ -286,6 +296,12 @@ class Sources:
 
     def passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""
+        known = self._passing.get(id(instruction))
+        if known is None:
+            known = self._passing[id(instruction)] = self._returns_operand(instruction)
+        return known
+
+    def _returns_operand(self, instruction: Instruction) -> bool:
         base = instruction.opcode.split(".", 1)[0]
         if base in ("mov", "neg", "abs", "selp", "copysign", "prmt"):
             return True
