@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # A check must give the same answer twice, and what a tool answers on drawn texts is recorded: the same examples are
-# drawn every time.  `--hypothesis-profile random` draws others.  Time limits on single examples only measure how busy
-# the machine is.
-settings.register_profile("same", deadline=None, derandomize=True, database=None)
-settings.register_profile("random", deadline=None, derandomize=False)
+# drawn every time.  `--hypothesis-profile random` draws others.  Time limits on single examples, and on drawing them,
+# only measure how busy the machine is.
+_WITHOUT_TIMES: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same", derandomize=True, database=None, **_WITHOUT_TIMES)
+settings.register_profile("random", derandomize=False, **_WITHOUT_TIMES)
 settings.load_profile("same")
 # What a test changes in this process is not part of the key of a kept reading.  The tests of the cache turn it on.
 os.environ["BITWISE_NO_CACHE"] = "1"
