@@ -14,13 +14,14 @@ import pytest
 
 from bitwise_amd_gfx942.addresses import address_flow
 from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.opcodes.scalar import scalar_memory
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
-from gfx942_kernels import launch_of, reading, run, text_of
+from gfx942_kernels import PROLOGUE, launch_of, reading, run, text_of
 
 HALF = "s_mov_b64 exec, 0xffff"
 ALL = "s_mov_b64 exec, -1"
@@ -283,3 +284,31 @@ def test_instructions_that_touch_no_word_are_passed(body: str, monkeypatch: pyte
         patch.setattr(address_flow, "_text_of", lambda *arguments: replace(made(*arguments), acts=True))
         whole = reading(body)
     assert (found.signature, found.unknown, found.places) == (whole.signature, whole.unknown, whole.places)
+
+
+LOADS = "s_load_dwordx2 s[20:21], s[0:1], 0x8\ns_load_dword s22, s[0:1], 0x10\ns_waitcnt lgkmcnt(0)\n"
+
+
+@pytest.mark.parametrize("body", [*list(OPEN.values())[::4], PLAIN, f"{LOADS}v_mov_b32_e32 v5, s22"])
+def test_loads_of_arguments_at_the_start_change_no_reading(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of these loads are known before the first instruction, or after each load: the reading is the same."""
+    text = text_of(body)
+    found = reading(body, text=text)
+    with monkeypatch.context() as patch:
+        patch.setattr(scalar_memory, "note_first_loads", lambda *arguments: None)
+        after = reading(body, text=text + "; another text\n")
+    assert (found.signature, found.unknown, found.places) == (after.signature, after.unknown, after.places)
+
+
+def test_flow_is_followed_once_for_the_loads_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    follow = address_flow._Flow._run
+    monkeypatch.setattr(address_flow._Flow, "_run", lambda self, work: (runs.append(work), follow(self, work))[1])
+    assert reading(PLAIN).signature is not None
+    assert runs == [{0}]
+
+
+def test_first_loads_end_where_the_address_of_the_arguments_is_overwritten() -> None:
+    body = "s_load_dwordx2 s[4:5], s[0:1], 0x8\ns_waitcnt lgkmcnt(0)\ns_load_dwordx2 s[0:1], s[0:1], 0x0\ns_load_dword s6, s[0:1], 0x4"
+    kernel = GFX942.parse(text_of("s_nop 0").replace(PROLOGUE, f"{body}\n{PROLOGUE}"), "kernel.amdgcn").kernel(None)
+    assert [(first, count) for _, first, count in scalar_memory._first_loads(kernel, "s0")] == [(2, 2), (0, 2)]

@@ -142,19 +142,19 @@ class _Flow:
         self.places_of_loads: set[int] = set()
         self.found: dict[int, frozenset[str]] = {}
         self.entries: dict[int, AddressState] = {0: self.first.copy()}
-        self._run({0})
+        self.is_followed = False
 
     def readers(self, words: frozenset[tuple[int, int, int]]) -> Mapping[int, frozenset[str]]:
         """Return the instructions that read words of addresses as numbers, if loads return these, see `Sources`."""
         if words not in self.results:
             if not words >= self.words:
                 self._begin()
-            changed = set()
+            changed = set() if self.is_followed else {0}
             for key, number, kind in words - self.words:
                 self.loaded.setdefault(key, []).append((number, kind))
                 self.places_of_loads.add(self.places[key])
                 changed.add(self.starts[bisect_right(self.starts, self.places[key]) - 1])
-            self.words = words
+            self.words, self.is_followed = words, True
             self._run(changed & self.entries.keys())
             self.results[words] = dict(self.found)
         return self.results[words]
