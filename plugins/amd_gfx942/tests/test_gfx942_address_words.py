@@ -14,13 +14,14 @@ import pytest
 
 from bitwise_amd_gfx942.addresses import address_flow
 from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.opcodes.scalar import scalar_memory
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
-from gfx942_kernels import launch_of, reading, run, text_of
+from gfx942_kernels import PROLOGUE, launch_of, reading, run, text_of
 
 HALF = "s_mov_b64 exec, 0xffff"
 ALL = "s_mov_b64 exec, -1"
@@ -31,6 +32,10 @@ OWN = "v_mov_b32_e32 v6, s10\nv_mov_b32_e32 v7, s11\nv_lshl_add_u64 v[6:7], v[6:
 OFFSET = "v_mov_b32_e32 v20, v1\nv_mov_b32_e32 v21, 0"
 LOAD = "global_load_dword v5, v[6:7], off\ns_waitcnt vmcnt(0)"
 PLAIN = "v_mov_b32_e32 v5, v2"
+HALF_WRITTEN = "v_mov_b32_e32 v6, s10\nv_fma_mixlo_f16 v6, v2, v3, 0\n"
+"""v6: the upper half of a word of an address, over a number."""
+STORED_HALF = "ds_write_b16 v1, v6\ns_waitcnt lgkmcnt(0)\nds_read_u16 v5, v1\ns_waitcnt lgkmcnt(0)"
+"""v5: the lower half of v6."""
 OPEN = {
     "an upper word": "v_mov_b32_e32 v5, s11",
     "a lower word": "v_mov_b32_e32 v5, s10",
@@ -76,6 +81,19 @@ OPEN = {
     "an upper word of the arguments": "s_load_dword s20, s[0:1], 0xc\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s20",
     "a word at a place of the arguments": "s_add_u32 s20, s0, 8\ns_addc_u32 s21, s1, 0\ns_load_dword s22, s[20:21], 0x4\n"
     "s_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s22",
+    "an upper half": f"{HALF_WRITTEN}v_mov_b32_e32 v5, v6",
+    "an upper half that is rotated": f"{HALF_WRITTEN}v_alignbit_b32 v5, v6, v6, 16",
+    "an upper half that is added": f"{HALF_WRITTEN}v_add_u32_e32 v5, 4, v6",
+    "an upper half that is spilled": f"{HALF_WRITTEN}v_readlane_b32 s20, v6, 3\nv_mov_b32_e32 v5, s20",
+    "an upper half of which a sum is a factor": f"{HALF_WRITTEN}v_fma_mix_f32 v5, v6, v2, 0 op_sel:[1,0,0] op_sel_hi:[1,0,0]",
+    "a lower half in some lanes": f"v_mov_b32_e32 v6, s10\n{HALF}\nv_fma_mixlo_f16 v6, v2, v3, 0\n{ALL}\n{STORED_HALF}",
+    "a lower half where data says so": f"v_mov_b32_e32 v6, s10\n{ODD}\nv_fma_mixlo_f16 v6, v2, v3, 0\n{JOIN}\n{STORED_HALF}",
+    "a lower half under another upper one": f"v_mov_b32_e32 v6, s10\nv_fma_mixhi_f16 v6, v2, v3, 0\n{STORED_HALF}",
+    "an upper half in some lanes": f"{HALF_WRITTEN}{HALF}\nv_fma_mixhi_f16 v6, v2, v3, 0\n{ALL}\nv_mov_b32_e32 v5, v6",
+    "a number with the half of an address": f"{HALF_WRITTEN}v_mov_b32_e32 v7, 0\nv_cmp_eq_u64_e32 vcc, 0, v[6:7]\n"
+    "v_cndmask_b32_e64 v5, 0, 1, vcc",
+    "a half of another place": "v_mov_b32_e32 v6, s10\nv_fma_mixlo_f16 v6, v2, v3, 0\nds_write_b16_d16_hi v1, v6\n"
+    "s_waitcnt lgkmcnt(0)\nds_read_u16 v5, v1\ns_waitcnt lgkmcnt(0)",
     "a factor of a matrix": "v_mov_b32_e32 v6, s11\nv_mov_b32_e32 v16, 0\nv_mov_b32_e32 v17, 0\nv_mov_b32_e32 v18, 0\nv_mov_b32_e32 v19, 0\n"
     "v_mfma_f32_16x16x4_f32 v[16:19], v6, v6, v[16:19]\ns_nop 7\ns_nop 7\nv_mov_b32_e32 v5, v16",
     "an offset in a buffer": "v_mov_b32_e32 v6, s12\nglobal_load_dword v5, v6, s[10:11]\ns_waitcnt vmcnt(0)",
@@ -122,6 +140,44 @@ def test_what_no_place_of_a_buffer_decides_is_known(name: str) -> None:
     found = reading(KNOWN[name])
     assert found.unknown is None
     assert found.signature == reading(PLAIN).signature
+
+
+WRITTEN = "v_mov_b32_e32 v6, 7\nv_fma_mixlo_f16 v6, v2, v3, 0\n"
+HALVES = {
+    "a lower half over a word": (f"{HALF_WRITTEN}{STORED_HALF}", f"{WRITTEN}{STORED_HALF}"),
+    "a lower half in some lanes": (
+        f"v_mov_b32_e32 v5, 0\n{HALF}\n{HALF_WRITTEN}{STORED_HALF}\n{ALL}",
+        f"v_mov_b32_e32 v5, 0\n{HALF}\n{WRITTEN}{STORED_HALF}\n{ALL}",
+    ),
+    "both halves": (
+        f"{HALF_WRITTEN}v_fma_mixhi_f16 v6, v2, v4, 0\nv_mov_b32_e32 v5, v6",
+        f"{WRITTEN}v_fma_mixhi_f16 v6, v2, v4, 0\nv_mov_b32_e32 v5, v6",
+    ),
+    "a lower half that is stored": (
+        f"{HALF_WRITTEN}global_store_short v1, v6, s[14:15]\n{PLAIN}",
+        f"{WRITTEN}global_store_short v1, v6, s[14:15]\n{PLAIN}",
+    ),
+    "a register that is overwritten": (f"{HALF_WRITTEN}v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v5, v6", PLAIN),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_what_replaces_the_lower_half_of_a_word_is_known(name: str) -> None:
+    one, other = map(reading, HALVES[name])
+    assert one.unknown is None
+    assert one.signature == other.signature
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{OFFSET}\n{OWN}\nv_fma_mixlo_f16 v6, v2, v3, 0\n{LOAD}",
+        f"{OFFSET}\n{OWN}\nv_fma_mixlo_f16 v6, 1.0, 1.0, 1.0\n{LOAD}",
+        f"{HALF_WRITTEN}ds_write_b16 v6, v6\ns_waitcnt lgkmcnt(0)",
+    ],
+)
+def test_an_address_with_another_half_is_no_place(body: str) -> None:
+    assert reading(body).signature is None
 
 
 def test_an_address_of_code_is_no_number() -> None:
@@ -174,6 +230,9 @@ def program(dice: random.Random) -> str:
                 "dpp",
                 "keep",
                 "first",
+                "lower half",
+                "upper half",
+                "half",
                 LOOP,
             ]
         )
@@ -193,6 +252,9 @@ def program(dice: random.Random) -> str:
             "dpp": [f"v_mov_b32_dpp {some()}, {some()} row_shr:1 row_mask:0xf bank_mask:0xf{dice.choice(('', ' bound_ctrl:0'))}"],
             "keep": [f"scratch_store_dword off, {some()}, off offset:8", "s_waitcnt vmcnt(0)", f"scratch_load_dword {some()}, off, off offset:8", "s_waitcnt vmcnt(0)"],
             "first": [f"v_readfirstlane_b32 s30, {some()}", f"v_mov_b32_e32 {some()}, s30"],
+            "lower half": [f"v_fma_mixlo_f16 {some()}, v3, v3, 1.0"],
+            "upper half": [f"v_fma_mixhi_f16 {some()}, v3, v3, 1.0"],
+            "half": [f"ds_write_b16 v1, {some()}", "s_waitcnt lgkmcnt(0)", f"ds_read_u16 {some()}, v1", "s_waitcnt lgkmcnt(0)"],
             LOOP: [] if LOOP in lines else [LOOP],
         }[kind]  # fmt: skip
         if kind == "join" and saved:
@@ -212,7 +274,8 @@ def test_no_word_reaches_an_output_on_any_way() -> None:
         body = program(random.Random(seed))
         try:
             numbers = [
-                run(f"s_mov_b32 s29, {each}\n{body.replace('WORD', 's29')}", range(64)) for each in (0x1111, 0x2222)
+                run(f"s_mov_b32 s29, {each}\n{body.replace('WORD', 's29')}", range(64))
+                for each in (0x11111111, 0x22222222)
             ]
         except Unsupported:
             continue
@@ -283,3 +346,31 @@ def test_instructions_that_touch_no_word_are_passed(body: str, monkeypatch: pyte
         patch.setattr(address_flow, "_text_of", lambda *arguments: replace(made(*arguments), acts=True))
         whole = reading(body)
     assert (found.signature, found.unknown, found.places) == (whole.signature, whole.unknown, whole.places)
+
+
+LOADS = "s_load_dwordx2 s[20:21], s[0:1], 0x8\ns_load_dword s22, s[0:1], 0x10\ns_waitcnt lgkmcnt(0)\n"
+
+
+@pytest.mark.parametrize("body", [*list(OPEN.values())[::4], PLAIN, f"{LOADS}v_mov_b32_e32 v5, s22"])
+def test_loads_of_arguments_at_the_start_change_no_reading(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of these loads are known before the first instruction, or after each load: the reading is the same."""
+    text = text_of(body)
+    found = reading(body, text=text)
+    with monkeypatch.context() as patch:
+        patch.setattr(scalar_memory, "note_first_loads", lambda *arguments: None)
+        after = reading(body, text=text + "; another text\n")
+    assert (found.signature, found.unknown, found.places) == (after.signature, after.unknown, after.places)
+
+
+def test_flow_is_followed_once_for_the_loads_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    follow = address_flow._Flow._run
+    monkeypatch.setattr(address_flow._Flow, "_run", lambda self, work: (runs.append(work), follow(self, work))[1])
+    assert reading(PLAIN).signature is not None
+    assert runs == [{0}]
+
+
+def test_first_loads_end_where_the_address_of_the_arguments_is_overwritten() -> None:
+    body = "s_load_dwordx2 s[4:5], s[0:1], 0x8\ns_waitcnt lgkmcnt(0)\ns_load_dwordx2 s[0:1], s[0:1], 0x0\ns_load_dword s6, s[0:1], 0x4"
+    kernel = GFX942.parse(text_of("s_nop 0").replace(PROLOGUE, f"{body}\n{PROLOGUE}"), "kernel.amdgcn").kernel(None)
+    assert [(first, count) for _, first, count in scalar_memory._first_loads(kernel, "s0")] == [(2, 2), (0, 2)]

@@ -54,6 +54,15 @@ ALSO = {
         "v_mov_b32_e32 v12, 1\n"
         "v_and_b32_sdwa v11, v12, v10 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
     ),
+    "two sums": ("v_add3_u32 v11, v10, v11, s20", "v_add_u32_e32 v11, v10, v11\nv_add_u32_e32 v11, 0x7fff, v11"),
+    "two sums that begin with the number": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_add_u32_e32 v12, s20, v10\nv_add_u32_e64 v11, v12, v11",
+    ),
+    "two sums of which the first has no x": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_add_u32_e32 v11, v20, v11\nv_add_u32_e32 v11, v11, v10",
+    ),
     "a sum that is used twice": ("v5, v20, v11, vcc", "v5, v20, v11, vcc\nv_xor_b32_e32 v5, v5, v11"),
     "a copy is tested": ("v_cmp_o_f32_e32 vcc, v10, v10", "v_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v12"),
     "a copy is added": (
@@ -86,6 +95,23 @@ OTHERS = {
     "another number is added": ("s_movk_i32 s20, 0x7fff", "s_movk_i32 s20, 0x7ffe"),
     "each lane adds its own number": ("s20\n", "v0\n"),
     "x is added twice": ("v11, v10, v11, s20", "v11, v10, v10, s20"),
+    "a sum of two": ("v_add3_u32 v11, v10, v11, s20", "v_add_u32_e32 v11, v10, v11"),
+    "two sums that add another number": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_add_u32_e32 v11, v10, v11\nv_add_u32_e32 v11, 0x7ffe, v11",
+    ),
+    "two sums of which one is a difference": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_sub_u32_e32 v11, v10, v11\nv_add_u32_e32 v11, 0x7fff, v11",
+    ),
+    "two sums of which one saturates": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_add_u32_e64 v11, v10, v11 clamp\nv_add_u32_e32 v11, 0x7fff, v11",
+    ),
+    "x is another value at the second sum": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_add_u32_e32 v11, s20, v11\nv_add_f32_e32 v10, v10, v3\nv_add_u32_e32 v11, v11, v10",
+    ),
     "another value is added": ("v11, v10, v11, s20", "v11, v3, v11, s20"),
     "another shift": ("v11, 16, v11", "v11, 15, v11"),
     "another number for NaN": ("v_mov_b32_e32 v20, 0x7fff", "v_mov_b32_e32 v20, 0x7ffe"),

@@ -123,6 +123,23 @@ def test_directive_that_may_emit_instructions_is_rejected(directive: str) -> Non
     assert parse(TEXT.replace("\t.amdgpu_metadata", f"\t.section .rodata\n{directive}\n\t.amdgpu_metadata")).kernels
 
 
+@pytest.mark.parametrize("line", ["\t.long 0x7e0a0303", "\t.byte\t1                               ; Abbreviation Code"])
+def test_data_that_was_passed_outside_of_a_function_is_rejected_inside(line: str) -> None:
+    outside = TEXT.replace("\t.amdgpu_metadata", f"\t.section .debug_abbrev\n{line}\n{line}\n\t.amdgpu_metadata")
+    for _ in range(2):
+        assert parse(outside).kernels == parse(TEXT).kernels
+        assert "is inside a function" in error_of(TEXT.replace("\ts_endpgm\n", f"{line}\n\ts_endpgm\n"))
+
+
+def test_comments_are_passed_wherever_they_are() -> None:
+    comment = "; .byte 1 v_mov_b32_e32 v5, v2"
+    text = TEXT.replace("\ts_endpgm\n", f"{comment}\n\ts_endpgm\n") + f"{comment}\n"
+    for _ in range(2):
+        assert [each.opcode for each in parse(text).kernels[0].instructions] == [
+            each.opcode for each in parse(TEXT).kernels[0].instructions
+        ]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

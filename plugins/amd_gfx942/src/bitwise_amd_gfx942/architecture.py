@@ -146,6 +146,8 @@ def _set_user_registers(machine: Machine, kernel: Kernel, words: list[Value]) ->
         next_register += 1
     if length:
         check_kernarg_preload(kernel, base, preloaded)
+    if base:
+        scalar_memory.note_first_loads(machine, kernel, base)
     return int(attributes.get("user_sgpr_count", str(next_register)))
 
 

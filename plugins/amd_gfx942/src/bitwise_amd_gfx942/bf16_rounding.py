@@ -5,11 +5,11 @@ With b the bits of x, the sequence computes
     carrying = b + bfe(b, 16, 1) + 0x7fff
     result = (x is a number ? carrying : 0x7fff << 16) >> 16
 
-The bit may be taken from the high half of x instead, and x may be read from several copies of one register, such as of
-an accumulator that no other instruction reads.  The sum carries into the high half exactly where rounding to
-nearest even rounds up, and the pattern after the largest number is that of infinity; a NaN becomes 0x7fff.  So the low
-half of the result is x rounded to bf16, and its high half is zero: `bf16_rounded_by_integers_with_selected_nan` of the
-rules, whose proof this uses.
+The sum may be one instruction or two, in any order.  The bit may be taken from the high half of x instead, and x may
+be read from several copies of one register, such as of an accumulator that no other instruction reads.  The sum carries
+into the high half exactly where rounding to nearest even rounds up, and the pattern after the largest number is that of
+infinity; a NaN becomes 0x7fff.  So the low half of the result is x rounded to bf16, and its high half is zero:
+`bf16_rounded_by_integers_with_selected_nan` of the rules, whose proof this uses.
 
 Where the number is used as fp32 again, a mask replaces the two shifts that undo each other,
 
@@ -46,6 +46,8 @@ HIGH_HALF = 0xFFFF0000
 """The mask of the half that the sum rounds."""
 
 _SUM, _BIT, _SHIFT = "v_add3_u32", "v_bfe_u32", ("v_lshrrev_b32_e32", "v_lshrrev_b32_e64")
+_ADD = ("v_add_u32_e32", "v_add_u32_e64")
+_SUMS = (_SUM, *_ADD)
 _AND = ("v_and_b32_e32", "v_and_b32_e64")
 _NUMBER, _NAN = ("v_cmp_o_f32_e32", "v_cmp_o_f32_e64"), ("v_cmp_u_f32_e32", "v_cmp_u_f32_e64")
 _HALVES = "v_and_b32_sdwa.dst_sel:DWORD.dst_unused:UNUSED_PAD"
@@ -76,7 +78,7 @@ class _Read:
 def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int, end: int) -> Iterator[KnownSequence]:
     """Yield the conversions in a run of instructions; see `Arch.sequences`."""
     instructions = kernel.instructions
-    if not any(instructions[index].opcode == _SUM for index in range(first, end)):
+    if not any(instructions[index].opcode in _TESTS for index in range(first, end)):
         return
     run: dict[int, _Read] = {}
     latest: dict[str, int] = {}
@@ -100,7 +102,8 @@ def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int,
 
 _SELECTS = (*_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE)
 _MOVES = ("v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32", "v_mov_b32_e32", "v_mov_b32_e64")
-_READ = frozenset((_SUM, _BIT, *_BIT_OF_HALF, *_SHIFT, *_AND, *_NUMBER, *_NAN, *_SELECTS))
+_TESTS = frozenset((*_NUMBER, *_NAN))
+_READ = frozenset((*_SUMS, _BIT, *_BIT_OF_HALF, *_SHIFT, *_AND, *_NUMBER, *_NAN, *_SELECTS))
 
 
 def _definition(operand: Operand, latest: dict[str, int]) -> Definition | None:
@@ -136,7 +139,7 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
         members.add(shift)
         carrying = run[shift].sources[1]
     elif mask is not None and len(run[mask].sources) == 2:
-        of_sum = _made(run, run[mask].sources[0], (_SUM,)) is not None
+        of_sum = _made(run, run[mask].sources[0], _SUMS) is not None
         carrying = run[mask].sources[0 if of_sum else 1]
         other = 1 if of_sum else 0
         members.add(mask)
@@ -145,24 +148,24 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
         carrying = select.sources[rounded]
     else:
         return None
-    add = _made(run, carrying, (_SUM,))
-    if add is None or len(run[add].sources) != 3:
+    adds, summands = _summands(run, carrying)
+    if len(summands) != 3:
         return None
-    for place, source in enumerate(run[add].sources):
-        bit = _made(run, source, (_BIT, *_BIT_OF_HALF))
+    for place, summand in enumerate(summands):
+        bit = _made(run, summand.source, (_BIT, *_BIT_OF_HALF))
         taken = None if bit is None else _bit_of(run[bit])
         if bit is None or taken is None:
             continue
         x, of_bit = taken
-        others = [each for each in range(3) if each != place]
+        others = [*summands[:place], *summands[place + 1 :]]
         origin = run[bit].origins[run[bit].sources.index(x)]
-        halves = [each for each in others if run[add].origins[each] != origin]
+        halves = [each for each in others if each.origin != origin]
         if len(halves) != 1 or run[test].origins != (origin, origin):
             continue
-        read = (x, *(run[add].sources[each] for each in others if each not in halves), *run[test].sources)
+        read = (x, *(each.source for each in others if each is not halves[0]), *run[test].sources)
         copies = tuple(dict.fromkeys(each for each in read if each is not None))
         constants = [
-            _Constant(run[add].operands[halves[0]], run[add].sources[halves[0]], ROUNDING_AND_NAN),
+            _Constant(halves[0].operand, halves[0].source, ROUNDING_AND_NAN),
             _Constant(select.operands[nan], select.sources[nan], of_nan),
             *of_bit,
             *masks,
@@ -171,8 +174,37 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
             held = [(each.given, each.wanted) for each in constants if each.given is not None]
             inputs = (*copies, *(given for given, _ in held))
             compute = _rounded_with(len(copies), tuple(wanted for _, wanted in held), mask is not None)
-            return KnownSequence(tuple(sorted({*members, add, bit})), inputs, compute)
+            return KnownSequence(tuple(sorted({*members, *adds, bit})), inputs, compute)
     return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Summand:
+    """A summand with its definition, None for a constant in the text, and the definition of which that is a copy."""
+
+    operand: Operand
+    source: Definition | None
+    origin: Definition | None
+
+
+def _summands(run: dict[int, _Read], total: Definition | None) -> tuple[tuple[int, ...], tuple[_Summand, ...]]:
+    """Return the instructions of a sum and its summands, where one of two is a sum of two with those of this one.
+
+    Sums of integers modulo 2**32 may be made in any order.  No summands: another instruction makes the value.
+    """
+    add = _made(run, total, _SUMS)
+    if add is None:
+        return (), ()
+    read = run[add]
+    own = tuple(map(_Summand, read.operands, read.sources, read.origins))
+    if read.instruction.opcode == _SUM:
+        return (add,), own
+    for place, each in enumerate(own):
+        inner = _made(run, each.source, _ADD)
+        if inner is not None:
+            made = map(_Summand, run[inner].operands, run[inner].sources, run[inner].origins)
+            return (add, inner), (*own[:place], *made, *own[place + 1 :])
+    return (add,), own
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 A vector instruction leaves what a register holds in the lanes that it does not write.  So each word is kept with the
 lanes for which it was written: a later write replaces it only if it is known to write all of these lanes.
+
+A result in fp16 may replace the lower half of a word alone.  What reads the lower half then reads no word of an
+address, and what reads more than that reads one as a number.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from bitwise_amd_gfx942.addresses.address_state import (
     LOW,
     MASKS,
     PRIVATE,
+    UPPER_HALF,
+    UPPER_PART,
     AddressState,
     changed_lanes,
     forget_mask,
@@ -39,6 +44,10 @@ WITHOUT_READS = frozenset({"s_waitcnt", "s_nop", "s_barrier", "s_endpgm", "s_set
 """Instructions that read no register."""
 _TWO_RESULTS = ("_co_u32", "v_mad_u64_u32", "v_mad_i64_i32")
 """The ends of mnemonics whose instructions write a result and a carry, and none of the two in part."""
+_WRITE_OF_LOWER_HALF, _WRITE_OF_UPPER_HALF = "v_fma_mixlo_f16", "v_fma_mixhi_f16"
+"""Instructions that write one half of their destination and keep the other one."""
+_READS_OF_LOWER_HALF = {"ds_write_b16": 1, "global_store_short": 1, "buffer_store_short": 0}
+"""Instructions that read the lower half of an operand, and its position."""
 _OF_MASKS = ("s_mov_b64", "_saveexec_b64", *MASKS)
 """The ends of mnemonics whose instructions may leave a mask of known lanes in a pair of scalar registers."""
 
@@ -81,8 +90,9 @@ class _Text:
 
     `acts`: it may change the state whatever registers hold.  Another one changes it only where it reads or writes one
     of `registers` that holds a word of an address, or writes a pair of scalar registers that holds a known mask, of
-    `pairs`.  `reads` are the registers of which it reads active lanes, `every_lane` says that it may read lanes
-    outside of these, and `partly` that it may keep some bits or lanes of a vector register that it writes.
+    `pairs`.  `reads` are the registers of which it reads active lanes, of `lower_halves` only the lower half.
+    `every_lane` says that it may read lanes outside of these, and `partly` that it may keep some bits or lanes of a
+    vector register that it writes.
     """
 
     name: str
@@ -90,6 +100,7 @@ class _Text:
     registers: frozenset[str]
     pairs: frozenset[str]
     reads: frozenset[str]
+    lower_halves: frozenset[str]
     every_lane: bool
     partly: bool
 
@@ -98,7 +109,7 @@ class _Text:
 def _text_of(instruction: Instruction, info: InstructionInfo) -> _Text:
     name = form(instruction.opcode).name
     if name in WITHOUT_READS:
-        return _Text(name, False, frozenset(), frozenset(), frozenset(), False, False)
+        return _Text(name, False, frozenset(), frozenset(), frozenset(), frozenset(), False, False)
     reads = _read_registers(name, instruction, info)
     acts = (
         name in OF_LANES or name in _OF_CODE or name.endswith(_OF_MASKS) or name.startswith("scratch_")
@@ -111,6 +122,7 @@ def _text_of(instruction: Instruction, info: InstructionInfo) -> _Text:
         reads | info.writes,
         frozenset(each for each in pairs if each is not None),
         reads,
+        _lower_halves(name, instruction),
         _reads_every_lane(instruction),
         not _replaces(name, info),
     )
@@ -142,19 +154,19 @@ class _Flow:
         self.places_of_loads: set[int] = set()
         self.found: dict[int, frozenset[str]] = {}
         self.entries: dict[int, AddressState] = {0: self.first.copy()}
-        self._run({0})
+        self.is_followed = False
 
     def readers(self, words: frozenset[tuple[int, int, int]]) -> Mapping[int, frozenset[str]]:
         """Return the instructions that read words of addresses as numbers, if loads return these, see `Sources`."""
         if words not in self.results:
             if not words >= self.words:
                 self._begin()
-            changed = set()
+            changed = set() if self.is_followed else {0}
             for key, number, kind in words - self.words:
                 self.loaded.setdefault(key, []).append((number, kind))
                 self.places_of_loads.add(self.places[key])
                 changed.add(self.starts[bisect_right(self.starts, self.places[key]) - 1])
-            self.words = words
+            self.words, self.is_followed = words, True
             self._run(changed & self.entries.keys())
             self.results[words] = dict(self.found)
         return self.results[words]
@@ -200,13 +212,17 @@ class _Flow:
         state.reads_every_lane = text.every_lane
         if not info.writes.isdisjoint(("exec_lo", "exec_hi")):
             lanes = changed_lanes(index, name, instruction, state)
-        held = frozenset(each for each in text.reads if state.kind_with_parts(each))
+        kinds = {
+            each: state.kind(each) if each in text.lower_halves else state.kind_with_parts(each) for each in text.reads
+        }
+        held = frozenset(each for each, kind in kinds.items() if kind)
+        halves = frozenset(each for each, kind in kinds.items() if kind & UPPER_HALF)
         results: dict[str, int] | None = {}
         if held or name in OF_LANES or name.startswith("scratch_load_"):
-            results = results_of(name, instruction, state)
+            results = None if halves else results_of(name, instruction, state)
         if results is None:
             results = results_of_mask(name, instruction, state)
-            numbers = held - addresses_in(name, instruction)
+            numbers = held - addresses_in(name, instruction) | halves
             if numbers:
                 self.found[id(instruction)] = self.found.get(id(instruction), frozenset()) | numbers
         for number, kind in self.loaded.get(id(instruction), ()):
@@ -216,6 +232,10 @@ class _Flow:
         if name in _OF_CODE:
             results.update(zip(names_of(instruction.operands[0]), (LOW, HIGH), strict=False))
         for each in info.writes | results.keys():
+            if name == _WRITE_OF_LOWER_HALF and each in state.words:
+                state.write(f"{each}{UPPER_PART}", UPPER_HALF)
+                state.write(each, 0)
+                continue
             kept = each == PRIVATE or (text.partly and is_vector(each))
             state.write(each, results.get(each, 0), partly=kept)
             if not has_lanes(each):
@@ -223,6 +243,8 @@ class _Flow:
             elif each in info.writes and not text.partly and state.lanes == ALL:
                 for part in state.parts_of(each):
                     state.forget(part)
+            elif name == _WRITE_OF_UPPER_HALF and state.lanes == ALL:
+                state.forget(f"{each}{UPPER_PART}")
         if mask is not None:
             state.masks[mask[0]] = mask[1]
         state.lanes = lanes
@@ -270,7 +292,19 @@ def _replaces(name: str, info: InstructionInfo) -> bool:
 
 
 def _read_registers(name: str, instruction: Instruction, info: InstructionInfo) -> frozenset[str]:
-    """Return the registers of which an instruction reads active lanes."""
+    """Return the registers of which an instruction reads active lanes, without the half of one that it keeps."""
+    if name == _WRITE_OF_LOWER_HALF:
+        return info.reads - (info.writes - registers_of(*instruction.operands[1:]))
     if name.endswith(_TWO_RESULTS):
         return info.reads - (info.writes - registers_of(*instruction.operands[2:]))
     return info.reads - info.retained
+
+
+def _lower_halves(name: str, instruction: Instruction) -> frozenset[str]:
+    """Return the registers of which an instruction reads no more than the lower half."""
+    operands = list(instruction.operands)
+    place = 0 if name == _WRITE_OF_UPPER_HALF else _READS_OF_LOWER_HALF.get(name)
+    if place is None or place >= len(operands):
+        return frozenset()
+    half = registers_of(operands.pop(place))
+    return frozenset(half - registers_of(*operands))

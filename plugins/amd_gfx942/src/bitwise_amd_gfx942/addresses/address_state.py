@@ -12,10 +12,13 @@ from bitwise_amd_gfx942.addresses.lane_sets import Step as LaneStep
 from bitwise_amd_gfx942.registers import lane_mask_key
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
 
-LOW, HIGH, CARRY = 1, 2, 4
-"""What a register may hold: the lower or the upper word of an address, or a carry out of a sum with one."""
+LOW, HIGH, CARRY, UPPER_HALF = 1, 2, 4, 8
+"""What a register may hold: the lower or the upper word of an address, a carry out of a sum with one, or the upper half
+of a word of an address, over a lower half that is none."""
 _Entries: TypeAlias = Mapping[tuple[Lanes, int], frozenset[Lanes]]
 """What a register may hold, with the lanes for which it was written, and lanes for which it was overwritten since."""
+UPPER_PART = " upper half"
+"""The end of the name of the part of a register that is its upper half."""
 PRIVATE = "private"
 """Private memory; with a number behind it, 4 bytes at this place."""
 

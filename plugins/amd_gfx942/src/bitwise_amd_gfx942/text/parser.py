@@ -39,6 +39,12 @@ _BODY_DIRECTIVES = re.compile(
 `.p2align` has no value to fill with, and may have a largest number of bytes as its third operand.
 """
 
+_DATA_DIRECTIVES = tuple(
+    f".{name}{blank}" for name in ("byte", "short", "long", "quad", "uleb128", "sleb128", "ascii", "asciz", "string")
+    for blank in (" ", "\t")
+)  # fmt: skip
+"""The beginnings of directives that emit data."""
+
 _RELATIVE_TO = "s_getpc"
 """The beginning of the mnemonics that return the address of an instruction."""
 
@@ -55,6 +61,9 @@ _LINES: dict[str, tuple[str, tuple[Operand, ...]]] = {}
 
 _PAUSES: set[str] = set()
 """Such lines that only pause: emulated conversions have one of them in five."""
+
+_SILENT: dict[str, bool] = {}
+"""Lines that say nothing: anywhere, or (False) outside of text sections.  Tables of debuggers are mostly such lines."""
 
 REGISTERS = {"v": 32, "a": 32, "s": 32}
 """The width in bits of each register prefix; registers need no declaration."""
@@ -107,11 +116,17 @@ class _Parser:
                 continue
             if raw in pauses and self.in_text and self.current is not None:
                 continue
+            silent = _SILENT.get(raw)
+            if silent or (silent is False and not self.in_text):
+                continue
             if raw in sources:
                 self.source = sources[raw] or self.source
                 continue
             line = without_comment(raw)
-            if not line:
+            if not line or (not self.in_text and line.startswith(_DATA_DIRECTIVES) and not line.endswith(":")):
+                if len(_SILENT) >= MAXIMUM_LINES:
+                    _SILENT.clear()
+                _SILENT[raw] = not line
                 continue
             if line[0] == ".":
                 if line.startswith((".text", ".section")):

@@ -13,7 +13,16 @@ from bitwise_amd_gfx942.opcodes.memory.flat import add_address, zero_extend
 from bitwise_amd_gfx942.opcodes.memory.memory_access import aligned_access_bits
 from bitwise_amd_gfx942.opcodes.memory.pointer_provenance import provenance_of
 from bitwise_amd_gfx942.opcodes.operands.operand_access import reader, writer
-from bitwise_core.assembly.module import Immediate, Instruction, Modified
+from bitwise_core.assembly.module import (
+    Immediate,
+    Instruction,
+    Kernel,
+    Modified,
+    Register,
+    Vector,
+    once_a_kernel,
+    registers_of,
+)
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
@@ -30,6 +39,7 @@ ARGUMENTS_BASE = 1 << 36
 ARGUMENTS = "arguments"
 """The key of `Machine.extra` for the 32-bit words of the argument segment."""
 
+_LOAD = "s_load_dword"
 _COUNTS = {"": 1, "x2": 2, "x3": 3, "x4": 4, "x8": 8, "x16": 16}
 
 
@@ -56,13 +66,13 @@ def argument_words(machine: Machine, address: Array, count: int, line: int) -> t
     return offset // 4, words[offset // 4 : offset // 4 + count]
 
 
-@TABLE.opcode(*(f"s_load_dword{count}" for count in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
+@TABLE.opcode(*(f"{_LOAD}{count}" for count in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
 def load(instruction: Instruction, context: Context) -> Step:
     """Load words at a base address plus a constant offset, a register, or both."""
     modifiers = check_modifiers(instruction, "glc", "offset").modifiers
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction, "takes three operands")
-    count = _COUNTS[form(instruction.opcode).name.removeprefix("s_load_dword")]
+    count = _COUNTS[form(instruction.opcode).name.removeprefix(_LOAD)]
     target, base, offset = instruction.operands
     if isinstance(offset, Modified):
         raise UnknownInstruction(instruction, "has a neg or abs modifier on its offset")
@@ -99,6 +109,39 @@ def load(instruction: Instruction, context: Context) -> Step:
         write(machine, concat([load_global(machine, each, size, line, coherent=False) for each in places]))
 
     return step
+
+
+def note_first_loads(machine: Machine, kernel: Kernel, base: str) -> None:
+    """Note which words of addresses the loads of arguments return with which a kernel begins.
+
+    They are executed in any case, so that the flow of these words is followed once instead of after each load.  `base`
+    is the first of the two registers that hold the address of the arguments.
+    """
+    words: list[Value] = machine.extra[ARGUMENTS]
+    for instruction, first, count in _first_loads(kernel, base):
+        if first + count <= len(words):
+            note_argument_words(machine, instruction, first, count)
+
+
+@once_a_kernel
+def _first_loads(kernel: Kernel, base: str) -> tuple[tuple[Instruction, int, int], ...]:
+    """Return the loads of arguments at constant offsets with which a kernel begins: first word and number of words."""
+    found: list[tuple[Instruction, int, int]] = []
+    pair = Vector((Register(base), Register(f"s{int(base[1:]) + 1}")))
+    held = registers_of(pair)
+    for instruction in kernel.instructions:
+        name, operands = form(instruction.opcode).name, instruction.operands
+        if name == "s_waitcnt":
+            continue
+        if not name.startswith(_LOAD) or "." in instruction.opcode or len(operands) != 3 or operands[1] != pair:
+            break
+        offset, count = operands[2], _COUNTS.get(name.removeprefix(_LOAD))
+        if not isinstance(offset, Immediate) or offset.value < 0 or offset.value % 4 or count is None:
+            break
+        found.append((instruction, offset.value // 4, count))
+        if not registers_of(operands[0]).isdisjoint(held):
+            break
+    return tuple(found)
 
 
 def _bits_of_loads(machine: Machine, address: Array, count: int) -> int:
