@@ -39,7 +39,11 @@ from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
 from bitwise_core.checker.counterexamples.kernel_pair import zero_extended
-from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw
+from bitwise_core.checker.counterexamples.value_distributions import (
+    DISTINGUISHING_KINDS,
+    ORDER_KINDS,
+    draw,
+)
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample
@@ -413,7 +417,10 @@ def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[s
 def _drawn(
     name: str, sources: Sequence[Source], sizes: Mapping[str, int], count: int
 ) -> Iterator[tuple[str, Contents]]:
-    """Yield inputs of a launch, drawn from its name, as many as `count` says."""
+    """Yield inputs of a launch, drawn from its name, as many as `count` says.
+
+    After one of each distribution, every second input is of one of those that show another order of a sum.
+    """
     launches = [source.launch for source in sources if source.launch is not None]
     given = {buffer: each.patterns for launch in launches for buffer, each in launch.given().items()}
     forms = element_types(launches)
@@ -421,16 +428,17 @@ def _drawn(
         seed = int.from_bytes(hashlib.sha256(f"{name} {number}".encode()).digest()[:8], "little")
         random = np.random.default_rng(seed)
         kind = DISTINGUISHING_KINDS[number % len(DISTINGUISHING_KINDS)]
+        orders = number >= len(DISTINGUISHING_KINDS) and number % 2 == 1
         if number >= len(DISTINGUISHING_KINDS):
-            kind = str(random.choice(DISTINGUISHING_KINDS))
+            kind = str(random.choice(ORDER_KINDS if orders else DISTINGUISHING_KINDS))
         contents = {}
         for buffer, form in forms.items():
             if buffer in given:
                 contents[buffer] = given[buffer]
                 continue
-            own = kind if random.random() < 0.75 else str(random.choice(DISTINGUISHING_KINDS))
+            own = kind if orders or random.random() < 0.75 else str(random.choice(DISTINGUISHING_KINDS))
             drawn = draw(form, max(1, sizes[buffer] // form.bytes), own, random, 1)
-            if number % 3 == 2:
+            if number % 3 == 2 and not orders:
                 _insert_nans(drawn, form, random)
             contents[buffer] = drawn.view(np.uint8)
         yield f"draw {number}: {kind}", contents
