@@ -30,9 +30,7 @@ def _attend(t: Tensors, sliding: bool) -> None:
     q = t.normal(1, 4, 96, 32, dtype="float16", grad=True)
     k, v = (t.normal(1, 2, 96, 32, dtype="float16", grad=True) for _ in range(2))
     blocks, mask = t.integers(0, 3, 1, 2, 96, 2), t.integers(0, 2, 1, 2, 96, 2, dtype="bool")
-    t.backward(
-        t.call(module._native_sparse_attend, q, k, v, 32, blocks, mask, None, True, False, sliding)
-    )
+    t.backward(t.call(module._native_sparse_attend, q, k, v, 32, blocks, mask, None, True, False, sliding))
 
 
 def selected(t: Tensors) -> None:

@@ -16,9 +16,7 @@ def rays(t: Tensors) -> None:
     directions, origin = t.normal(1, 9, 11, 3), t.uniform(1, 3, low=2.0, high=8.0)
     depths, scale = t.uniform(1, 16, high=4.0), t.uniform(1)
     shape = t.of([12.0, 14.0, 10.0], "float32")
-    t.backward(
-        t.call(module._FusedVolumeRenderFunction.apply, density, directions, origin, depths, scale, shape)
-    )
+    t.backward(t.call(module._FusedVolumeRenderFunction.apply, density, directions, origin, depths, scale, shape))
 
 
 CASES = {each.__name__: each for each in (rays,)}
