@@ -41,10 +41,12 @@ from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.public_kernels.witnesses import with_witnesses, witness_of
 from bitwise_bench.result_tables.corpus_tables import public_kernels, public_kernels_by_part
 from bitwise_core.checker import analysis
+from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, ORDER_KINDS
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.sources import Options
 from bitwise_core.checker.sources import Source as Kernel
 from bitwise_core.errors import InputError
+from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry
@@ -671,6 +673,39 @@ def test_nans_of_a_format_have_one_digest_and_numbers_their_own() -> None:
     fp32, words = element_type("fp32"), element_type("i32")
     assert search.digest(quiet, fp32) == search.digest(other, fp32) != search.digest(number, fp32)
     assert search.digest(quiet, words) != search.digest(other, words)
+
+
+def test_every_second_further_input_shows_orders_of_sums(recording: Path) -> None:
+    (place,) = launch_folders(recording)
+    source = read_folder(place, (".ptx",)).sources[0]
+    sizes, first = search.buffer_sizes([source], []), len(DISTINGUISHING_KINDS)
+    kinds = [name.split(": ")[1] for name, _ in search._drawn("a", [source], sizes, first + 40)]
+    assert kinds[:first] == list(DISTINGUISHING_KINDS)
+    assert {kind for number, kind in enumerate(kinds[first:], first) if number % 2} == set(ORDER_KINDS)
+    assert {kind for number, kind in enumerate(kinds[first:], first) if not number % 4} == {search.FEW_SPECIAL}
+    assert {kind for number, kind in enumerate(kinds[first:], first) if number % 4 == 2} - set(ORDER_KINDS)
+
+
+def test_an_input_with_few_special_values_has_them_in_one_buffer(recording: Path) -> None:
+    (place,) = launch_folders(recording)
+    source = read_folder(place, (".ptx",)).sources[0]
+    assert source.launch is not None
+    sizes, forms = search.buffer_sizes([source], []), element_types([source.launch])
+    drawn = [each for name, each in search._drawn("a", [source], sizes, 80) if search.FEW_SPECIAL in name]
+    assert len(drawn) > 10
+    changed = 0
+    for contents in drawn:
+        unusual = []
+        for buffer, data in contents.items():
+            form = forms[buffer].format
+            if form is not None:
+                magnitudes = data.view(f"u{forms[buffer].bytes}") & ((1 << (form.bits - 1)) - 1)
+                fields = magnitudes >> form.mantissa_bits
+                unusual.append(int(((fields < form.bias - 3) | (fields > form.bias + 1)).sum()))
+        assert sum(each > 0 for each in unusual) <= 1
+        assert sum(unusual) <= 3
+        changed += sum(unusual) > 0
+    assert changed > 5
 
 
 def test_blocks_in_another_order_do_the_same_work(recording: Path) -> None:

@@ -39,7 +39,12 @@ from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
 from bitwise_core.checker.counterexamples.kernel_pair import zero_extended
-from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw
+from bitwise_core.checker.counterexamples.value_distributions import (
+    DISTINGUISHING_KINDS,
+    ORDER_KINDS,
+    draw,
+    special_patterns,
+)
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample
@@ -57,6 +62,9 @@ ORDERS = 4
 """Other orders of the blocks in which a kernel with atomic operations runs, as often as in its own."""
 
 _MOST_FURTHER_DRAWS = 1 << 14
+
+FEW_SPECIAL = "few special values"
+"""The name of the inputs with a special value in a few elements of one buffer."""
 
 PLAN = "pairs.json"
 """The file of a launch that was searched, in its folder among the inputs."""
@@ -413,7 +421,11 @@ def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[s
 def _drawn(
     name: str, sources: Sequence[Source], sizes: Mapping[str, int], count: int
 ) -> Iterator[tuple[str, Contents]]:
-    """Yield inputs of a launch, drawn from its name, as many as `count` says."""
+    """Yield inputs of a launch, drawn from its name, as many as `count` says.
+
+    After one of each distribution, every second input is of one of those that show another order of a sum, and every
+    fourth has numbers near 1 with a special value in a few elements of one buffer.
+    """
     launches = [source.launch for source in sources if source.launch is not None]
     given = {buffer: each.patterns for launch in launches for buffer, each in launch.given().items()}
     forms = element_types(launches)
@@ -421,19 +433,36 @@ def _drawn(
         seed = int.from_bytes(hashlib.sha256(f"{name} {number}".encode()).digest()[:8], "little")
         random = np.random.default_rng(seed)
         kind = DISTINGUISHING_KINDS[number % len(DISTINGUISHING_KINDS)]
-        if number >= len(DISTINGUISHING_KINDS):
-            kind = str(random.choice(DISTINGUISHING_KINDS))
+        further = number >= len(DISTINGUISHING_KINDS)
+        orders, few = further and number % 2 == 1, further and number % 4 == 0
+        if further:
+            kind = "normal" if few else str(random.choice(ORDER_KINDS if orders else DISTINGUISHING_KINDS))
         contents = {}
         for buffer, form in forms.items():
             if buffer in given:
                 contents[buffer] = given[buffer]
                 continue
-            own = kind if random.random() < 0.75 else str(random.choice(DISTINGUISHING_KINDS))
+            own = kind if orders or few or random.random() < 0.75 else str(random.choice(DISTINGUISHING_KINDS))
             drawn = draw(form, max(1, sizes[buffer] // form.bytes), own, random, 1)
-            if number % 3 == 2:
+            if number % 3 == 2 and not (orders or few):
                 _insert_nans(drawn, form, random)
             contents[buffer] = drawn.view(np.uint8)
-        yield f"draw {number}: {kind}", contents
+        if few:
+            _insert_special_value(contents, {name: form for name, form in forms.items() if name not in given}, random)
+        yield f"draw {number}: {FEW_SPECIAL if few else kind}", contents
+
+
+def _insert_special_value(
+    contents: Mapping[str, Array], forms: Mapping[str, ElementType], random: np.random.Generator
+) -> None:
+    """Put an infinity, a NaN, a zero or the largest or smallest number into a few elements of one buffer."""
+    names = [name for name, form in forms.items() if form.format is not None]
+    if names:
+        name = str(random.choice(names))
+        form = forms[name].format
+        assert form is not None
+        patterns = contents[name].view(f"u{forms[name].bytes}")
+        patterns[random.integers(0, patterns.size, int(random.integers(1, 4)))] = random.choice(special_patterns(form))
 
 
 def _insert_nans(patterns: Array, form: ElementType, random: np.random.Generator) -> None:

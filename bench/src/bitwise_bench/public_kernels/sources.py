@@ -295,6 +295,18 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source(
                 "token_similarity", "voyager-index", "0.1.6", "CC-BY-NC-4.0", only="voyager_index/_internal/kernels"
             ),
+            Source("triangle_attention", "trifast", "0.1.13", "MIT", needs=(_EINOPS,)),
+            Source("column_reductions", "flash-colreduce", "0.2.2", "MIT"),
+            Source("attention_residuals", "flash-attn-res", "0.1.12", "Apache-2.0"),
+            Source("semi_markov", "flash-semicrf", "0.2.0", "MIT", only="flash_semicrf"),
+            Source("volume_rendering", "flashdrr", "0.6.0", "MIT", only="flashdrr"),
+            Source("packed_optimisers", "flashoptim", "0.1.4", "Apache-2.0"),
+            Source("ring_attention", "ring-attention-pytorch", "0.5.20", "MIT", needs=(_EINOPS,)),
+            Source("selected_attention", "native-sparse-attention-pytorch", "0.2.3", "MIT", needs=(_EINOPS,)),
+            Source("nuggets", "transformer-nuggets", "0.0.4", "BSD-3-Clause", only="transformer_nuggets"),
+            Source("sparse_attention", "flash-sparse-attn", "2.0.6", "BSD-3-Clause", only="flash_sparse_attn"),
+            Source("masked_models", "flash-mlm", "1.2.3", "MIT", only="flash_mlm"),
+            Source("rotations", "triton-kernels", "0.1.0", "MIT", only="triton_kernels"),
             Source("inductor_definitions", "transformers", "", "Apache-2.0", "installed", inductor=True),
             Source("inductor_further", "transformers", "", "Apache-2.0", "installed", inductor=True),
         )

@@ -16,6 +16,7 @@ from bitwise_core.checker.counterexamples.tree_search import Evaluator, build_tr
 from bitwise_core.checker.counterexamples.value_distributions import (
     DISTINGUISHING_KINDS,
     NEUTRAL_KINDS,
+    ORDER_KINDS,
     WORDS,
     draw,
     special_patterns,
@@ -45,6 +46,7 @@ INITIAL_KINDS = (
     "subnormal",
     FEW_SPECIAL,
     FEW_SPECIAL,
+    *ORDER_KINDS * 8,
 )
 """The distributions of the inputs on which whole launches are executed before the trees are searched."""
 
@@ -206,6 +208,8 @@ def _drawn_input(
     largest = (None, 3, 1)[int(random.integers(3))] if mixed or kind == "normal" else 1
     if kind == FEW_SPECIAL:
         kind_of = dict.fromkeys(kernels.forms, str(random.choice(["normal", "normal", "positive"])))
+    elif mixed and kind in ORDER_KINDS and random.random() < 0.5:
+        kind_of = dict.fromkeys(kernels.forms, kind)
     elif mixed and random.random() < 0.5:
         kind_of = {name: str(random.choice(DISTINGUISHING_KINDS)) for name in kernels.forms}
     elif mixed and random.random() < 0.5:

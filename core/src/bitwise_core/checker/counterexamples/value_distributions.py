@@ -206,6 +206,12 @@ KINDS: Mapping[str, Draw] = {
 DISTINGUISHING_KINDS = tuple(name for name in KINDS if name not in ("ones", "nothing"))
 """The distributions of whole buffers, and of elements below divergent nodes."""
 
+ORDER_KINDS = ("absorbing", "absorbing", "levels", "wide")
+"""The distributions of all buffers together on which few results of many show another order of a sum.
+
+A result in a narrow format hides most differences of its sum, so that it takes many draws.
+"""
+
 NEUTRAL_KINDS = ("nothing", "nothing", "few", "normal", "cancelling", "positive", "low", "ones", "minus zeros")
 """The distributions of the other elements, which do not mask a difference in the result."""
 
