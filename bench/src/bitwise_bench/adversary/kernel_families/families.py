@@ -8,6 +8,7 @@ from types import MappingProxyType
 from bitwise_bench.adversary import contraction_kernels
 from bitwise_bench.adversary.block_programs import Family
 from bitwise_bench.adversary.kernel_families import (
+    argument_kernels,
     block_kernels,
     cluster_kernels,
     colliding_kernels,
@@ -25,6 +26,7 @@ from bitwise_bench.adversary.kernel_families import (
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
+        **argument_kernels.FAMILIES,
         **block_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
         **colliding_kernels.FAMILIES,
