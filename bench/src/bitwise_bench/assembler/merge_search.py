@@ -17,7 +17,8 @@ must not be equal to the analysis.  The exit status is 1 if one is, or if a sequ
 and four of them, `--narrow` such sequences of what moves, extends, chooses and compares integers of 8 to 64 bits.
 
 Sequences are drawn by their file: those of file N are the same in every search of one seed.  `--first` is the number
-of the first file.  `--assemble FOLDER` assembles files only, and `--images FOLDER --gpu` executes what is there.
+of the first file.  `--kinds PATTERN` draws pairs of some kinds again and again.  `--assemble FOLDER` assembles files
+only, and `--images FOLDER --gpu` executes what is there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from ctypes import c_void_p
 from dataclasses import dataclass, field
@@ -90,6 +91,11 @@ _NARROW = re.compile(
 _OPCODE = re.compile(r"(?<![%.\w])[a-z]\w*(?:\.[\w:]+)+")
 _VARIANT = re.compile(r"(?<=setp)\.\w+|\.r[nzmp](?=i?\.)")
 """What kinds of usual operations leave open: relations and roundings."""
+_DRAWN: Mapping[str, Callable[[random.Random], str]] = {
+    "#selector": lambda dice: f"0x{dice.getrandbits(16):04x}",
+    "#divisor": lambda dice: str(dice.randrange(1, 1 << dice.randint(2, 15))),
+}
+"""Immediates of which half are drawn from all."""
 _LITERAL = 0.35
 """The share of operands that are literals."""
 _CARRIED = re.compile(
@@ -140,9 +146,13 @@ def sequences(dice: random.Random, count: int, operations: str = ALL) -> Iterato
 
 
 @cache
-def ordered_pairs(seed: int) -> tuple[tuple[str, str], ...]:
-    """Return all pairs of kinds of usual operations of which the second may take the first, in an order of a seed."""
-    pairs = [(first, second) for first, seconds in usual_pairs().items() for second in seconds]
+def ordered_pairs(seed: int, kinds: str = "") -> tuple[tuple[str, str], ...]:
+    """Return all pairs of kinds of usual operations of which the second may take the first, in an order of a seed.
+
+    With a pattern, only those of which one is a kind that begins with it.
+    """
+    begins = re.compile(kinds).match
+    pairs = [(one, other) for one, others in usual_pairs().items() for other in others if begins(one) or begins(other)]
     random.Random(f"{seed} pairs").shuffle(pairs)
     return tuple(pairs)
 
@@ -257,6 +267,8 @@ def _next(dice: random.Random, inner: Expression | None) -> Spec:
 
 
 def _operand(dice: random.Random, kind: str) -> Expression | str:
+    if kind in _DRAWN and dice.random() < 0.5:
+        return _DRAWN[kind](dice)
     if kind.startswith("#"):
         return dice.choice(PTX.immediates[kind])
     if kind not in PTX.leaves or dice.random() < _LITERAL:
@@ -320,6 +332,8 @@ def change_of(direct: Opcodes, hidden: Opcodes) -> str:
 class Search:
     """What is searched: the files of a seed, with sequences of some operations, and the folder of machine code.
 
+    `kinds`: the pairs are those of kinds that begin with this pattern, if it is not empty.
+
     `images`: where the machine code of each file is read, and written if `assembles`; None if it is not kept.
     """
 
@@ -329,18 +343,21 @@ class Search:
     gpu: bool = False
     images: Path | None = None
     assembles: bool = False
+    kinds: str = ""
 
     @property
     def files(self) -> int | None:
-        """The number of files, None if there is no last one."""
-        return -(-len(ordered_pairs(self.seed)) // SEQUENCES) if self.operations == USUAL else None
+        """The number of files, None if there is no last one: pairs of some kinds are drawn again and again."""
+        whole = self.operations == USUAL and not self.kinds
+        return -(-len(ordered_pairs(self.seed)) // SEQUENCES) if whole else None
 
     def drawn(self, number: int) -> list[MergedSequence]:
         """Return the sequences of a file."""
         dice = random.Random(f"{self.seed} {self.operations} {number}")
         if self.operations != USUAL:
             return list(sequences(dice, SEQUENCES, self.operations))
-        pairs = ordered_pairs(self.seed)[SEQUENCES * number : SEQUENCES * (number + 1)]
+        every, places = ordered_pairs(self.seed, self.kinds), range(SEQUENCES * number, SEQUENCES * (number + 1))
+        pairs = [every[place % len(every)] for place in places if self.kinds or place < len(every)]
         return [made for pair in pairs if (made := sequence_of(dice, pair)) is not None]
 
     def image_path(self, number: int) -> Path | None:
@@ -487,7 +504,7 @@ def record_of(found: Found, search: Search, seconds: float) -> dict[str, Any]:
         "architecture": search.ptxas.gpu,
         "seconds": round(seconds),
         "seed": search.seed,
-        "operations": search.operations,
+        "operations": search.operations + (f", one of {search.kinds}" if search.kinds else ""),
         "counts": {name: count for name, count in sorted(found.counts.items()) if count},
         "sequences with other bytes": sorted(found.different),
         "sequences that cannot be executed": sorted(found.failed),
@@ -537,6 +554,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     drawn.add_argument("--usual", action="store_true", help="each pair of kinds of operations that compilers use")
     drawn.add_argument("--longer", action="store_true", help="three and four operations that compilers use")
     drawn.add_argument("--narrow", action="store_true", help="three and four operations on integers of 8 to 64 bits")
+    parser.add_argument("--kinds", default="", help="a pattern: only pairs of kinds that begin so, again and again")
     parser.add_argument("--first", type=int, default=0, help="the number of the first file of sequences (default 0)")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--assemble", type=Path, metavar="FOLDER", help="assemble only, to files of this folder")
@@ -555,15 +573,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--jobs and --seconds must be positive")
     if chosen.gpu and not chosen.arch.startswith("sm_90"):
         parser.error(f"--gpu: sequences for {chosen.arch} do not run on a GPU of sm_90")
+    if chosen.kinds and not chosen.usual:
+        parser.error("--kinds is a pattern of pairs: add --usual")
     operations = USUAL if chosen.usual else LONGER if chosen.longer else NARROW if chosen.narrow else ALL
     found, places = Found(), [chosen.first + number for number in range(chosen.jobs)]
     if chosen.assemble is not None:
         chosen.assemble.mkdir(parents=True, exist_ok=True)
     try:
         ptxas = Ptxas.locate(chosen.arch, path=chosen.ptxas)
-        search = Search(
-            operations, ptxas, chosen.seed, chosen.gpu, chosen.assemble or chosen.images, chosen.assemble is not None
-        )
+        images, assembles = chosen.assemble or chosen.images, chosen.assemble is not None
+        search = Search(operations, ptxas, chosen.seed, chosen.gpu, images, assembles, chosen.kinds)
         last: Found | None = None
         files = search.files
         while last is None or (
