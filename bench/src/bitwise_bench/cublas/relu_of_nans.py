@@ -14,7 +14,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import time
 from typing import Any
@@ -107,6 +107,38 @@ def by_kernel(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
         found["calls"] += 1
         found.update({name: row[name] for name in ("NaNs", "zeros", "others", "wrong numbers")})
     return {name: dict(counts[name]) for name in sorted(counts)}
+
+
+def rows_of(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the table `rectifiers` that records show, with their calls.
+
+    Raises ValueError if kernels of one row return both NaNs and zeros, or anything else.
+    """
+    found: dict[tuple[int, bool, str, str], tuple[set[int], int]] = {}
+    ways: dict[tuple[int, bool, int, str], set[str]] = {}
+    for record in records:
+        for each in record["rows"]:
+            row = dict(zip(record["columns"], each, strict=True))
+            algorithm, _, _, split, reduction, *_ = row["configuration"]
+            if row["others"] or row["wrong numbers"]:
+                raise ValueError(f"relu returns other numbers: {row}")
+            here = ways.setdefault((algorithm, split > 1, reduction, row["dtype"]), set())
+            here.update({name for name, count in (("kept", row["NaNs"]), ("zero", row["zeros"])) if count})
+            if len(here) > 1:
+                raise ValueError(f"kernels of one row return NaNs and zeros: {row}")
+            for nan in here:
+                reductions, calls = found.get((algorithm, split > 1, row["dtype"], nan), (set(), 0))
+                found[algorithm, split > 1, row["dtype"], nan] = (reductions | {reduction}, calls + 1)
+    joined: dict[tuple[int, bool, tuple[int, ...], str], tuple[list[str], int]] = {}
+    for (algorithm, sliced, dtype, nan), (reductions, calls) in sorted(found.items()):
+        key = (algorithm, sliced, tuple(sorted(reductions)), nan)
+        dtypes, before = joined.get(key, ([], 0))
+        joined[key] = ([*dtypes, dtype], before + calls)
+    return [
+        {"algorithm": algorithm, "sliced": sliced, "reductions": list(reductions), "dtypes": dtypes, "nan": nan,
+         "sampled": calls, "provenance": "measured"}
+        for (algorithm, sliced, reductions, nan), (dtypes, calls) in sorted(joined.items())
+    ]  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
