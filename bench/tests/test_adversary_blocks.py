@@ -16,6 +16,7 @@ from bitwise_bench.adversary.campaign import Tally, play_blocks, play_vendors, w
 from bitwise_bench.adversary.kernel_families.families import FAMILIES
 from bitwise_bench.adversary.pair_rounds import analysed
 from bitwise_bench.adversary.scopes import AUDITED, SCOPES
+from bitwise_core.checker.parametric import polynomial
 from bitwise_core.execution.data_loops import loop_systems
 from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
@@ -125,6 +126,22 @@ def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
     replayed = folders.replay(tmp_path)
     assert replayed.wrong
     assert [int(each, 0) for each in replayed.values] == [int(each, 0) for each in found.values]
+
+
+def test_arguments_that_are_narrowed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For every launch, integers of 16 bits are taken not to wrap, so that a narrowed argument is the argument."""
+    monkeypatch.setattr(polynomial, "INDEX_BITS", 0)
+    monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
+    name = "launch arguments"
+    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})
+    tally = Tally()
+    for seed in range(8):
+        play_blocks(LAUNCH, random.Random(seed), tally, None)
+        if tally.wrong_pairs:
+            break
+    found = tally.wrong_pairs[0]
+    assert ", n = " in found.trials[0].name
+    assert found.scope == "every launch"
 
 
 def test_zeros_that_cut_an_accumulator_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

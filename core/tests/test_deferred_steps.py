@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bitwise_core.checker.parametric.coordinates import Coordinates
+from bitwise_core.checker.parametric.domain import ParametricDomain
+from bitwise_core.checker.parametric.polynomial import AtomTable
+from bitwise_core.checker.trees.provenance import RecordingDomain
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_steps import deferred_steps
 from bitwise_core.execution.values.matrix_steps.deferred_steps import DeferredChain, LoadedVectors
@@ -26,6 +31,14 @@ class AtOnce(TermDomain):
     def defers_steps(self) -> bool:
         """Never."""
         return False
+
+
+def test_domains_whose_operations_have_effects_defer_none() -> None:
+    parametric = ParametricDomain(Coordinates(AtomTable(), ("x",), 2))
+    recording = RecordingDomain(frozenset(), Recorder())
+    assert TermDomain().defers_steps
+    assert TermDomain(frozenset({FINITE}), follows_members=True).defers_steps
+    assert [each.defers_steps for each in (parametric, recording, TermDomain(recorder=Recorder()))] == [False] * 3
 
 
 def elements(rng: np.random.Generator, rows: int) -> SymbolicVector:

@@ -59,6 +59,7 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("is not a finite number of fp32", {"name": "scale", "value": 1e39}),
     (r"-0\.0 equals 0\.0", {"name": "scale", "value": -0.0}),
     ("there is no such field", {"name": "relu", "slope": 1}),
+    ("clamp keeps a NaN", {"name": "clamp", "low": 0.0, "high": 1.0, "nan": "zero"}),
 ]
 
 
@@ -94,6 +95,9 @@ def test_special_values() -> None:
     assert found[:4] == [0.0, 0.0, 2.0, 0.0]
     assert not np.signbit(found[0])
     assert np.isnan(found[4])
+    found = evaluated(Epilogue.of(Step(name="relu", nan="zero")), -0.0, -1.0, 2.0, infinity, nan)
+    assert found == [0.0, 0.0, 2.0, infinity, 0.0]
+    assert not np.signbit(found).any()
     found = evaluated(Epilogue.of(Step(name="clamp", low=-1.0, high=2.0)), -infinity, 0.5, 9.0, nan)
     assert found[:3] == [-1.0, 0.5, 2.0]
     assert np.isnan(found[3])

@@ -205,6 +205,47 @@ def test_masks_that_differ_only_for_odd_sizes_differ() -> None:
     assert signature(first) != signature(second)
 
 
+BOUNDED = """	mad.lo.s32 %r5, %r3, 128, %r4;
+	{bound}
+	setp.lt.s32 %p1, %r5, %r6;
+	mul.wide.s32 %rd3, %r5, 4;
+	add.s64 %rd4, %rd1, %rd3;
+	add.s64 %rd5, %rd2, %rd3;
+	mov.b32 %r7, 0;
+	@%p1 ld.global.b32 %r7, [%rd4];
+	st.global.b32 [%rd5], %r7;
+"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "lost"),
+    [
+        ("{ .reg .b16 %h1; cvt.u16.u32 %h1, %r1; cvt.u32.u16 %r6, %h1; }", 16),
+        ("{ .reg .b16 %h1; cvt.u16.u32 %h1, %r1; cvt.s32.s16 %r6, %h1; }", 16),
+        ("{ .reg .b16 %h1; cvt.u16.u32 %h1, %r1; mov.b32 %r6, {%h1, 0}; }", 16),
+        ("{ .reg .b16 %h1, %h2; cvt.u16.u32 %h1, %r1; mov.b16 %h2, 1; mul.wide.u16 %r6, %h1, %h2; }", 16),
+        ("cvt.s32.s8 %r6, %r1;", 8),
+        ("shl.b32 %r6, %r1, 16; shr.s32 %r6, %r6, 16;", 16),
+        ("shl.b32 %r6, %r1, 4; shr.s32 %r6, %r6, 4;", 28),
+        ("cvt.s64.s32 %rd9, %r1; shl.b64 %rd9, %rd9, 40; shr.s64 %rd9, %rd9, 40; cvt.u32.u64 %r6, %rd9;", 24),
+    ],
+)
+def test_a_launch_argument_that_is_narrowed_is_another_one(bound: str, lost: int) -> None:
+    whole, narrowed = kernel(BOUNDED.format(bound="mov.b32 %r6, %r1;")), kernel(BOUNDED.format(bound=bound))
+    assert equal_at_launch(whole, narrowed, (4, 4), 5, 0)
+    assert not equal_at_launch(whole, narrowed, (4, 4), (1 << lost) + 5, 0)
+    assert program_only(narrowed) is None
+    assert signature(whole) != signature(narrowed)
+
+
+@pytest.mark.parametrize(("amount", "same"), [(4, True), (16, False)])
+def test_a_block_coordinate_is_shifted_left_and_right(amount: int, same: bool) -> None:
+    body = "	shl.b32 %r8, %r3, {0}; shr.u32 %r3, %r8, {0};" + BOUNDED.format(bound="mov.b32 %r6, %r1;")
+    assert (
+        signature(kernel(body.format(amount))) == signature(kernel(BOUNDED.format(bound="mov.b32 %r6, %r1;")))
+    ) is same
+
+
 TWICE = """	mul.wide.u32 %rd3, %r3, 4;
 	add.s64 %rd4, %rd2, %rd3;
 	st.global.b32 [%rd4], {first};

@@ -131,7 +131,7 @@ def test_activations_follow_the_bias() -> None:
         "step(name=axpby value=1.0 operand_value=1.0 fused=x operand_dtype=bf16) step(name=relu) "
         "step(name=convert dtype=bf16)"
     )
-    first = steps(bias, algorithm=24, stages=13, **SPLIT)
+    first = steps(bias, algorithm=24, stages=13, split_k=2, reduction=4)
     assert first == "step(name=convert dtype=bf16) step(name=add) step(name=relu)"
     with pytest.raises(
         RowNotCovered, match=r"with gelu is not described: .*the nearest described call is torch\.addmm"
@@ -160,6 +160,20 @@ def test_slices_in_place_are_added_to_the_addend() -> None:
     assert (alone.onto_addend, alone.starts_from_addend) == (True, False)
     added = Step(name="axpby", value=0.5, operand_value=1.0, fused="operand", operand_dtype="fp16")
     assert [each.steps[0] for *_, each in alone.slices] == [Step(name="scale", value=0.5), added, added]
+
+
+def test_what_relu_returns_for_a_nan_follows_the_kernel() -> None:
+    bias = Finish(beta=1, addend="vector", activation="relu")
+    for fields, nan in (
+        ({}, "kept"),
+        ({"algorithm": 24, "stages": 13}, "zero"),
+        ({"algorithm": 24, "stages": 13, "split_k": 2, "reduction": 1}, "zero"),
+        ({"algorithm": 24, "stages": 13, "split_k": 2, "reduction": 4}, "kept"),
+    ):
+        (step,) = (each for each in finished(finish=bias, **fields).steps.steps if each.name == "relu")
+        assert step == Step(name="relu", nan=nan)
+    with pytest.raises(RowNotCovered, match="what the library's relu returns for a NaN is not measured"):
+        finished(finish=bias, algorithm=24, stages=13, **SPLIT)
 
 
 def test_what_follows_sums_of_fp16_is_of_fp16() -> None:

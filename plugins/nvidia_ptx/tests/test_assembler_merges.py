@@ -174,6 +174,17 @@ MERGED = {
         "ld.global.u16 %h1, [%d2]; cvt.u64.u16 %d3, %h1;", LONG, "mov.b64 {%h6, %h7, %h8, %h9}, %d3; mov.b32 %r9, {%h7, %h8};"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
+    "remainder of a magnitude": ("abs.s32 %r3, %r1;", PAIR, "rem.s32 %r9, %r3, 3;"),
+    "minimum of a long magnitude": (
+        "mov.b64 %d4, {%r1, %r2}; abs.s64 %d3, %d4;", LONG, "min.s64 %d9, %d3, 0; mov.b64 {%r19, %r9}, %d9;"),
+    "extension of a magnitude of 32 bits": ("abs.s32 %r3, %r1;", PAIR, "cvt.s64.s32 %d9, %r3; mov.b64 {%r19, %r9}, %d9;"),
+    "sign of a magnitude that is moved": ("abs.s32 %r3, %r1;", PAIR, "sub.u32 %r4, %r2, %r3; sub.u32 %r3, %r2, %r4; shr.s32 %r9, %r3, 31;"),
+    "pair of integers of two literals": (
+        "add.s16x2 %r3, 0x80008000, 0;", PAIR, "add.s32 %r3, 0, %r3; bfi.b32 %r9, %r3, %r1, 16, 16;"),
+    "long shift of a literal": (
+        "mov.b64 %d3, 0x7fff; bfi.b64 %d3, %d3, 1, 0, 8;", LONG, "mov.b32 %r4, 0x7fffffff; shl.b64 %d9, %d3, %r4; mov.b64 {%r19, %r4}, %d9; xor.b32 %r9, %r19, %r1;"),
+    "extremum with the sign of a NaN that was converted": (
+        "cvt.ftz.f32.f32 %f3, %f1;", WORD, "max.ftz.xorsign.abs.f32 %f9, %f3, 0f7F800000; mov.b32 %r9, %f9;"),
 }  # fmt: skip
 """Instructions, what hides their result in %f3, %h3, %r3, %g3 or %d3 from ptxas, and the instructions that it merges."""
 
@@ -455,6 +466,11 @@ UNMERGED = {
     "rounding of a word to fp16": ("cvt.rn.f16.f32 %h3, %f1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "shift of a word by a rounding": ("cvt.rzi.u32.f32 %r3, %f1;", PAIR, "shr.s32 %r9, %r2, %r3;"),
     "rounding of a rounded number": ("cvt.rmi.f16.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
+    "unsigned remainder of a magnitude": ("abs.s32 %r3, %r1;", PAIR, "rem.u32 %r9, %r3, 3;"),
+    "remainder of a magnitude of a small number": (
+        "and.b32 %r4, %r0, 63; abs.s32 %r3, %r4;", PAIR, "rem.s32 %r9, %r3, 3; add.u32 %r9, %r9, %r1;"),
+    "extremum with the signs of loaded numbers": (
+        "mov.b32 %f3, %r1;", WORD, "max.xorsign.abs.f32 %f9, %f3, %f2; mov.b32 %r9, %f9;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
     "clamp of integers of two types": ("max.s32 %r3, %r1, 0;", PAIR, "min.u32 %r9, %r3, 100;"),
@@ -507,6 +523,9 @@ UNUSUAL = {
     "minimum of a converted saturated integer": (
         "cvt.sat.u16.s32 %h3, %r1;", HALF, "cvt.rn.f32.u16 %f6, %h3; min.f32 %f9, %f6, 0f40000000; mov.b32 %r9, %f9;"),
     "extremum of integers of a saturated one": ("cvt.sat.u32.s32 %r3, %r1;", PAIR, "min.u32 %r9, %r3, 7;"),
+    "extension of a long number to 8 bits": (
+        "cvt.u16.u32 %h5, %r1; cvt.s64.s8 %d4, %h5; cvt.s8.u64 %h3, %d4;", HALF, "cvt.u32.u16 %r9, %h3;"),
+    "byte of copied signs": ("prmt.b32 %r3, %r1, %r2, 0xba98;", PAIR, "cvt.u8.s32 %h9, %r3; mov.b32 %r9, {%h9, %h9};"),
     "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "square of a rectified sum": ("fma.rn.relu.f16x2 %r3, %r1, %r2, %r5;", PAIR, "mul.rn.f16x2 %r9, %r3, %r3;"),
     "sum of a number that a comparison returns": ("set.lt.u32.f32 %r3, %f1, %f2;", PAIR, "add.u32 %r9, %r3, %r1;"),

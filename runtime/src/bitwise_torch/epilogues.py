@@ -77,6 +77,8 @@ def sequence_problem(epilogue: Epilogue) -> str | None:
     for step in epilogue.steps:
         if step.name == "axpby" or step.operand_dtype is not None:
             return f"the step {step.name} of a library's call has no operator of PyTorch: give the steps of operators"
+        if step.nan == "zero":
+            return "a relu of a library's call that returns 0 for a NaN is no operator of PyTorch: leave nan out"
         if step.dtype == "e4m3" and not step.saturate and _saturates():
             return "this version of PyTorch saturates conversions to float8_e4m3fn: give the step saturate=true"
     return None

@@ -40,7 +40,8 @@ class Frame:
     In the text before them, {kind} is the kind of the input, {threads} the number of threads of a block, {block} the
     number of bytes of its input.  `states_roundings`: no operation of a kernel leaves its rounding to the assembler.
     `cells`: the number of bytes of the buffer by which blocks synchronise, which the buffer of their parts follows; the
-    launch gives zeros for it.  A kernel without it has neither.
+    launch gives zeros for it.  A kernel without it has neither.  `sizes`: the values that launches give for a scalar,
+    the last argument, that of the analysed launch first; a kernel without them has no such argument.
     """
 
     language: Language
@@ -48,10 +49,12 @@ class Frame:
     end: str
     states_roundings: bool = True
     cells: int = 0
+    sizes: tuple[int, ...] = ()
 
-    @property
-    def scalars(self) -> tuple[Argument, ...]:
-        """The arguments after the input and the output."""
+    def scalars(self, number: int = 0) -> tuple[Argument, ...]:
+        """Return the arguments after the input and the output, with one of the sizes."""
+        if self.sizes:
+            return (Argument(kind="i32", value=self.sizes[number]),)
         if not self.cells:
             return ()
         zeros = tensor_contents(np.zeros(self.cells // 4, dtype=np.uint32), "u32", None)
@@ -95,7 +98,11 @@ class BlockProgram:
 
     @property
     def kernel(self) -> KernelText:
-        """The kernel."""
+        """The kernel, with the first size."""
+        return self.kernel_of(0)
+
+    def kernel_of(self, size: int) -> KernelText:
+        """Return the kernel with the size of a number."""
         frame, threads = self.frame, self.threads
         head = frame.head.format(kind=self.kind, threads=threads, block=4 * WORDS * threads)
         lines = "\n".join(self.chosen)
@@ -111,7 +118,7 @@ class BlockProgram:
             LEAVES,
             threads,
             file,
-            frame.scalars,
+            frame.scalars(size),
             self.repeats,
         )
 
@@ -120,8 +127,11 @@ class BlockProgram:
         return self.kernel, self.blocks
 
     def trials(self, scope: Scope, seed: int) -> list[Trial]:
-        """Return a launch for each drawn input."""
-        kernel = self.kernel
+        """Return a launch for each drawn input; for every launch, one for each size where there are some."""
+        kernel, sizes = self.kernel, self.frame.sizes
+        if sizes and scope.options.every_launch:
+            contents = _contents(kernel, scope, seed, 1)
+            return [Trial(self.kernel_of(at), contents, f", n = {size}") for at, size in enumerate(sizes)]
         return [Trial(kernel, _contents(kernel, scope, seed, draw)) for draw in range(DRAWS)]
 
     def smaller(self, other: BlockProgram) -> Iterator[tuple[BlockProgram, BlockProgram]]:

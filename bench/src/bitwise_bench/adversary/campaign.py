@@ -311,6 +311,8 @@ def play_blocks(
     programs = block_programs(name, FAMILIES[name], dice, 12)
     if not FAMILIES[name].frame.states_roundings:
         scope = SCOPES[AUDITED]
+    elif FAMILIES[name].frame.sizes:
+        scope = SCOPES["every launch"]
     _play_whole(programs, scope, dice.randrange(1 << 30), tally, device)
 
 

@@ -4,6 +4,7 @@
     python -m bitwise_bench.assembler.merge_search --ptxas /opt/ptxas --arch sm_100a --seconds 600
     python -m bitwise_bench.assembler.merge_search --gpu --seconds 120 --jobs 8
     python -m bitwise_bench.assembler.merge_search --gpu --usual --seconds 120 --jobs 8
+    python -m bitwise_bench.assembler.merge_search --gpu --narrow --seconds 120 --jobs 8
     python -m bitwise_bench.assembler.merge_search --merge part-*.json --record records/assembler-merges-sm90.json
 
 A sequence of two to four instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
@@ -11,13 +12,19 @@ by which a lane reads itself.  The assembler merges a sequence if the machine co
 keep every bit.  Where there is a GPU of sm_90, all sequences are executed both ways, and those that return other bytes
 must not be equal to the analysis.  The exit status is 1 if one is, or if a sequence cannot be executed.
 
-`--usual` draws pairs of operations that compilers use (`bitwise_nvidia_ptx.assembler_choices.usual_operations`): each
-pair of kinds of them as often as any other, and, a quarter, sequences of three and four of them.
+`--usual` walks all pairs of kinds of operations that compilers use
+(`bitwise_nvidia_ptx.assembler_choices.usual_operations`) in an order of the seed.  `--longer` draws sequences of three
+and four of them, `--narrow` such sequences of what moves, extends, chooses and compares integers of 8 to 64 bits.
+
+Sequences are drawn by their file: those of file N are the same in every search of one seed.  `--first` is the number
+of the first file.  `--kinds PATTERN` draws pairs of some kinds again and again.  `--assemble FOLDER` assembles files
+only, and `--images FOLDER --gpu` executes what is there.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
 import subprocess
@@ -25,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from ctypes import c_void_p
 from dataclasses import dataclass, field
@@ -69,11 +76,26 @@ SLICE = 40.0
 MOST_CHANGES = 60
 """The changes of opcodes that a record of several searches lists, the most frequent ones."""
 _OTHERS = "merged sequences with rarer changes that are Equal"
-LONGER = 0.25
-"""The share of longer sequences of usual operations."""
+ALL, USUAL, LONGER, NARROW = (
+    "all of the vocabulary",
+    "pairs of those that compilers use",
+    "three and four of those that compilers use",
+    "three and four of those that move, extend, choose and compare integers",
+)
+"""What sequences consist of."""
+_NARROW = re.compile(
+    r"(cvt\.[su]\d+\.[su]\d+|mov\.b(32|64) |mov\.b\d+ mov|selp|prmt|bfe|bfi|(min|max)\.[su]|sh[lrf]|and\.b|or\.b|not\.b"
+    r"|(neg|abs)\.s|(add|sub)\.[su]\d+ |setp\.\*\.[bsu]|(mul|mad)\.wide|rem|cvt\.\*\.f\d+\.[su](8|16)|mov\.b32 add).*"
+)
+"""Kinds of usual operations that move, extend, choose and compare integers."""
 _OPCODE = re.compile(r"(?<![%.\w])[a-z]\w*(?:\.[\w:]+)+")
 _VARIANT = re.compile(r"(?<=setp)\.\w+|\.r[nzmp](?=i?\.)")
 """What kinds of usual operations leave open: relations and roundings."""
+_DRAWN: Mapping[str, Callable[[random.Random], str]] = {
+    "#selector": lambda dice: f"0x{dice.getrandbits(16):04x}",
+    "#divisor": lambda dice: str(dice.randrange(1, 1 << dice.randint(2, 15))),
+}
+"""Immediates of which half are drawn from all."""
 _LITERAL = 0.35
 """The share of operands that are literals."""
 _CARRIED = re.compile(
@@ -114,13 +136,30 @@ class Found:
         self.device |= other.device
 
 
-def sequences(dice: random.Random, count: int, *, usual: bool = False) -> Iterator[MergedSequence]:
+def sequences(dice: random.Random, count: int, operations: str = ALL) -> Iterator[MergedSequence]:
     """Yield random sequences whose results can be stored."""
     while count:
-        made = _drawn(dice, usual)
+        made = _drawn(dice, tuple(_specs(dice, operations)))
         if made is not None:
             count -= 1
             yield made
+
+
+@cache
+def ordered_pairs(seed: int, kinds: str = "") -> tuple[tuple[str, str], ...]:
+    """Return all pairs of kinds of usual operations of which the second may take the first, in an order of a seed.
+
+    With a pattern, only those of which one is a kind that begins with it.
+    """
+    begins = re.compile(kinds).match
+    pairs = [(one, other) for one, others in usual_pairs().items() for other in others if begins(one) or begins(other)]
+    random.Random(f"{seed} pairs").shuffle(pairs)
+    return tuple(pairs)
+
+
+def sequence_of(dice: random.Random, pair: tuple[str, str]) -> MergedSequence | None:
+    """Return a random sequence of two kinds of usual operations, None where its result cannot be stored."""
+    return _drawn(dice, tuple(dice.choice(usual_kinds()[kind]) for kind in pair))
 
 
 @cache
@@ -152,32 +191,36 @@ def usual_pairs() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def _every_pair() -> tuple[tuple[str, str], ...]:
-    return tuple((first, second) for first, seconds in usual_pairs().items() for second in seconds)
+def _narrow_pairs() -> Mapping[str, tuple[str, ...]]:
+    """Return the kinds of `_NARROW` that may take the result of each of them."""
+    found = {
+        first: tuple(each for each in seconds if _NARROW.fullmatch(each))
+        for first, seconds in usual_pairs().items()
+        if _NARROW.fullmatch(first)
+    }
+    return {first: seconds for first, seconds in found.items() if seconds}
 
 
 def _takes_any(spec: Spec) -> bool:
     return any(not kind.startswith("#") for kind in spec.operands)
 
 
-def _specs(dice: random.Random, usual: bool) -> Iterator[Spec | None]:
+def _specs(dice: random.Random, operations: str) -> Iterator[Spec | None]:
     """Yield the operations of a sequence; None for one of a random family that takes the result of the last one."""
     length = dice.choice(LENGTHS)
-    if not usual:
+    if operations == ALL:
         yield from [None] * length
-    elif dice.random() < LONGER:
-        kind = dice.choice(sorted(usual_kinds()))
-        for _ in range(max(3, length)):
-            yield dice.choice(usual_kinds()[kind])
-            kind = dice.choice(usual_pairs()[kind])
-    else:
-        for kind in dice.choice(_every_pair()):
-            yield dice.choice(usual_kinds()[kind])
+        return
+    pairs = _narrow_pairs() if operations == NARROW else usual_pairs()
+    kind = dice.choice(sorted(pairs))
+    for _ in range(max(3, length)):
+        yield dice.choice(usual_kinds()[kind])
+        kind = dice.choice(pairs[kind])
 
 
-def _drawn(dice: random.Random, usual: bool) -> MergedSequence | None:
+def _drawn(dice: random.Random, specs: Sequence[Spec | None]) -> MergedSequence | None:
     made: list[tuple[Expression, Expression]] = []
-    for drawn in _specs(dice, usual):
+    for drawn in specs:
         spec = drawn or _next(dice, made[-1][0] if made else None)
         operands = [(each, each) for each in (_operand(dice, kind) for kind in spec.operands)]
         if made:
@@ -224,6 +267,8 @@ def _next(dice: random.Random, inner: Expression | None) -> Spec:
 
 
 def _operand(dice: random.Random, kind: str) -> Expression | str:
+    if kind in _DRAWN and dice.random() < 0.5:
+        return _DRAWN[kind](dice)
     if kind.startswith("#"):
         return dice.choice(PTX.immediates[kind])
     if kind not in PTX.leaves or dice.random() < _LITERAL:
@@ -283,35 +328,106 @@ def change_of(direct: Opcodes, hidden: Opcodes) -> str:
     return " -> ".join(sides) if any(sides) else ""
 
 
-def searched(seed: str, seconds: float, ptxas: Ptxas, *, gpu: bool, usual: bool = False) -> Found:
-    """Search for a time, or until a sequence cannot be executed: the device is then lost to this process.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is searched: the files of a seed, with sequences of some operations, and the folder of machine code.
 
-    Raises DeviceError where there is no device.
+    `kinds`: the pairs are those of kinds that begin with this pattern, if it is not empty.
+
+    `images`: where the machine code of each file is read, and written if `assembles`; None if it is not kept.
+    """
+
+    operations: str
+    ptxas: Ptxas
+    seed: int
+    gpu: bool = False
+    images: Path | None = None
+    assembles: bool = False
+    kinds: str = ""
+
+    @property
+    def files(self) -> int | None:
+        """The number of files, None if there is no last one: pairs of some kinds are drawn again and again."""
+        whole = self.operations == USUAL and not self.kinds
+        return -(-len(ordered_pairs(self.seed)) // SEQUENCES) if whole else None
+
+    def drawn(self, number: int) -> list[MergedSequence]:
+        """Return the sequences of a file."""
+        dice = random.Random(f"{self.seed} {self.operations} {number}")
+        if self.operations != USUAL:
+            return list(sequences(dice, SEQUENCES, self.operations))
+        every, places = ordered_pairs(self.seed, self.kinds), range(SEQUENCES * number, SEQUENCES * (number + 1))
+        pairs = [every[place % len(every)] for place in places if self.kinds or place < len(every)]
+        return [made for pair in pairs if (made := sequence_of(dice, pair)) is not None]
+
+    def image_path(self, number: int) -> Path | None:
+        """Return where the machine code of a file is kept."""
+        return None if self.images is None else self.images / f"{number}.images"
+
+    def parts(self, number: int, drawn: Sequence[MergedSequence], found: Found) -> list[tuple[list[int], bytes]]:
+        """Return the machine code of a file, in parts of its sequences by their numbers; [] where none is kept."""
+        path = self.image_path(number)
+        if path is not None and path.exists():
+            parts: list[tuple[list[int], bytes]] = pickle.loads(path.read_bytes())
+            return parts
+        if path is not None and not self.assembles:
+            return []
+        parts = list(_assembled_parts(drawn, list(range(len(drawn))), self.ptxas, found))
+        if path is not None:
+            path.write_bytes(pickle.dumps(parts))
+        return parts
+
+
+def _assembled_parts(
+    drawn: Sequence[MergedSequence], numbers: list[int], ptxas: Ptxas, found: Found
+) -> Iterator[tuple[list[int], bytes]]:
+    """Yield numbers of sequences and their machine code; those that the assembler refuses are counted."""
+    if not numbers:
+        return
+    chosen = [drawn[each] for each in numbers]
+    image = assembled([program for each in chosen for program in (each.direct, each.hidden)], ptxas)
+    if image is not None:
+        yield numbers, image
+    elif len(numbers) == 1:
+        found.counts["refused"] += 1
+    else:
+        middle = len(numbers) // 2
+        yield from _assembled_parts(drawn, numbers[:middle], ptxas, found)
+        yield from _assembled_parts(drawn, numbers[middle:], ptxas, found)
+
+
+def searched(search: Search, first: int, step: int, seconds: float) -> Found:
+    """Search every `step`-th file from one on, for a time, or until a sequence cannot be executed.
+
+    The device is then lost to this process.  Raises DeviceError where there is no device.
     """
     end = time.monotonic() + seconds
-    dice, found = random.Random(seed), Found()
-    device = Device() if gpu else None
+    found, number, files = Found(), first, search.files
+    device = Device() if search.gpu else None
     if device is not None:
-        device.assembler = ptxas
+        device.assembler = search.ptxas
         found.device = device.environment()
-    while time.monotonic() < end and not found.failed:
-        _search(list(sequences(dice, SEQUENCES, usual=usual)), ptxas, device, found, dice.randrange(1 << 30))
+    while time.monotonic() < end and not found.failed and (files is None or number < files):
+        drawn = search.drawn(number)
+        parts = search.parts(number, drawn, found)
+        if not parts and search.images is not None and not search.assembles:
+            break
+        for numbers, image in parts:
+            found.counts["sequences"] += len(numbers)
+            if not search.assembles:
+                _judge([drawn[each] for each in numbers], image, search.ptxas, device, found, number)
+        found.counts["files"] += 1
+        number += step
     return found
 
 
-def _search(drawn: Sequence[MergedSequence], ptxas: Ptxas, device: Device | None, found: Found, seed: int = 1) -> None:
-    image = assembled([program for each in drawn for program in (each.direct, each.hidden)], ptxas)
-    if image is None and len(drawn) > 1:
-        middle = len(drawn) // 2
-        _search(drawn[:middle], ptxas, device, found, seed)
-        _search(drawn[middle:], ptxas, device, found, seed)
-    elif image is None:
-        found.counts["refused"] += 1
-    elif device is None:
-        found.counts["sequences"] += len(drawn)
+def _judge(
+    drawn: Sequence[MergedSequence], image: bytes, ptxas: Ptxas, device: Device | None, found: Found, seed: int = 1
+) -> None:
+    """Compare sequences with themselves with hidden values: by their bytes where there is a device, else by opcodes."""
+    if device is None:
         _judge_merged(drawn, image, ptxas, found)
     elif not found.failed:
-        found.counts["sequences"] += len(drawn)
         _judge_executed(drawn, image, ptxas, device, found, seed)
 
 
@@ -380,16 +496,16 @@ def _executed(each: MergedSequence, device: Device, module: c_void_p, number: in
     return " and ".join(rows[other.sample].tobytes()[::-1].hex() for rows in results)
 
 
-def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int, usual: bool = False) -> dict[str, Any]:
+def record_of(found: Found, search: Search, seconds: float) -> dict[str, Any]:
     """Return what a search has found as JSON, with the assembler and the environment."""
     run = {
         "environment": {**analysis_environment(), **found.device},
-        "ptxas": ptxas.version,
-        "architecture": ptxas.gpu,
+        "ptxas": search.ptxas.version,
+        "architecture": search.ptxas.gpu,
         "seconds": round(seconds),
-        "seed": seed,
-        "operations": "those that compilers use" if usual else "all of the vocabulary",
-        "counts": dict(sorted(found.counts.items())),
+        "seed": search.seed,
+        "operations": search.operations + (f", one of {search.kinds}" if search.kinds else ""),
+        "counts": {name: count for name, count in sorted(found.counts.items()) if count},
         "sequences with other bytes": sorted(found.different),
         "sequences that cannot be executed": sorted(found.failed),
     }
@@ -397,12 +513,12 @@ def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int, usual: bool
 
 
 def merged_records(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the record of several searches.  Raises ValueError if two have one seed, assembler and environment."""
+    """Return the record of several searches.  Raises ValueError if two have the same files, assembler, environment."""
     runs = [run for part in parts for run in part["runs"]]
-    named = "seed", "operations", "ptxas", "architecture", "environment"
+    named = "seed", "operations", "files", "ptxas", "architecture", "environment"
     keys = [tuple(run.get(each) for each in named) for run in runs]
     if any(key in keys[:number] for number, key in enumerate(keys)):
-        raise ValueError("two runs have one seed, assembler and environment: a run counts once")
+        raise ValueError("two runs have the same files, assembler and environment: a run counts once")
     changes: dict[str, Any] = {}
     for change, found in (item for part in parts for item in part["merged sequences that are Equal"].items()):
         held = changes.setdefault(change, {"sequences": 0, "example": found["example"]})
@@ -434,7 +550,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sequences (default 0)")
-    parser.add_argument("--usual", action="store_true", help="only operations that compilers use, each pair alike")
+    drawn = parser.add_mutually_exclusive_group()
+    drawn.add_argument("--usual", action="store_true", help="each pair of kinds of operations that compilers use")
+    drawn.add_argument("--longer", action="store_true", help="three and four operations that compilers use")
+    drawn.add_argument("--narrow", action="store_true", help="three and four operations on integers of 8 to 64 bits")
+    parser.add_argument("--kinds", default="", help="a pattern: only pairs of kinds that begin so, again and again")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first file of sequences (default 0)")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--assemble", type=Path, metavar="FOLDER", help="assemble only, to files of this folder")
+    kept.add_argument("--images", type=Path, metavar="FOLDER", help="search the files of this folder")
     parser.add_argument("--gpu", action="store_true", help="run merged sequences on a GPU of sm_90")
     parser.add_argument("--record", type=Path, help="write what is found here, as JSON")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
@@ -449,17 +573,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--jobs and --seconds must be positive")
     if chosen.gpu and not chosen.arch.startswith("sm_90"):
         parser.error(f"--gpu: sequences for {chosen.arch} do not run on a GPU of sm_90")
-    found, turn = Found(), 0
+    if chosen.kinds and not chosen.usual:
+        parser.error("--kinds is a pattern of pairs: add --usual")
+    operations = USUAL if chosen.usual else LONGER if chosen.longer else NARROW if chosen.narrow else ALL
+    found, places = Found(), [chosen.first + number for number in range(chosen.jobs)]
+    if chosen.assemble is not None:
+        chosen.assemble.mkdir(parents=True, exist_ok=True)
     try:
         ptxas = Ptxas.locate(chosen.arch, path=chosen.ptxas)
-        while turn == 0 or time.monotonic() - start < chosen.seconds:
+        images, assembles = chosen.assemble or chosen.images, chosen.assemble is not None
+        search = Search(operations, ptxas, chosen.seed, chosen.gpu, images, assembles, chosen.kinds)
+        last: Found | None = None
+        files = search.files
+        while last is None or (
+            last.counts["files"]
+            and time.monotonic() - start < chosen.seconds
+            and (files is None or min(places) < files)
+        ):
             left = min(SLICE, chosen.seconds - (time.monotonic() - start))
+            last = Found()
             with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("fork")) as pool:
-                seeds = [f"{chosen.seed} {turn} {number}" for number in range(chosen.jobs)]
-                jobs = [pool.submit(searched, seed, left, ptxas, gpu=chosen.gpu, usual=chosen.usual) for seed in seeds]
-                for job in jobs:
-                    found.add(job.result())
-            record, turn = record_of(found, ptxas, time.monotonic() - start, chosen.seed, chosen.usual), turn + 1
+                jobs = [pool.submit(searched, search, place, chosen.jobs, left) for place in places]
+                for number, job in enumerate(jobs):
+                    last.add(job.result())
+                    places[number] += job.result().counts["files"] * chosen.jobs
+            found.add(last)
+            record = record_of(found, search, time.monotonic() - start)
+            record["runs"][0]["files"] = {"first": chosen.first, "all before": min(places)}
             if chosen.record is not None:
                 write_text(chosen.record, json.dumps(record, indent=1) + "\n")
     except (PtxasNotFound, DeviceError, ValueError) as error:

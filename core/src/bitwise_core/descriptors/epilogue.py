@@ -51,9 +51,9 @@ class Step(TextRecord, word="step"):
     rounded product of y, of y where it is `operand`, which adds the rounded product of x; where it is `none` both
     products are rounded and added.  `swiglu`: silu(g) of the operand's element g, rounded to the type, times x.
     `scale`: x * `value`.  `clamp`: at least `low`, then at most `high`; a NaN stays.  `relu`: the greater of x and +0;
-    a NaN stays.  `gelu`, `gelu_tanh`, `silu`: activation functions.  `convert`: x in `dtype`, which the steps after it
-    have, to nearest even.  An overflow of a format of 8 bits is its largest number with `saturate`, otherwise an
-    infinity, or NaN in e4m3, which has none.
+    a NaN stays, or is +0 where `nan` is `zero`.  `gelu`, `gelu_tanh`, `silu`: activation functions.  `convert`: x in
+    `dtype`, which the steps after it have, to nearest even.  An overflow of a format of 8 bits is its largest number
+    with `saturate`, otherwise an infinity, or NaN in e4m3, which has none.
 
     An operand has the type `operand_dtype`, by default that of the step, and is widened to fp32.  Numbers are rounded
     to fp32.  Raises DescriptorError.
@@ -69,6 +69,7 @@ class Step(TextRecord, word="step"):
     dtype: FloatName | None = None
     saturate: bool = False
     arithmetic: Literal["fp32", "fp16"] = "fp32"
+    nan: Literal["kept", "zero"] = "kept"
 
     @model_validator(mode="after")
     def _consistent(self) -> Step:
@@ -84,6 +85,8 @@ class Step(TextRecord, word="step"):
             raise ValueError(f"saturate applies to a conversion to {' or '.join(SATURATED)}")
         if self.low is not None and self.high is not None and not self.low <= self.high:
             raise ValueError(f"clamp from {self.low} to {self.high}: low is at most high")
+        if self.nan == "zero" and self.name != "relu":
+            raise ValueError(f"{self.name} keeps a NaN: leave nan out")
         if self.arithmetic == "fp16":
             self._check_fp16()
         return self

@@ -1,9 +1,10 @@
-"""The rows of a profile's table `finishes`, by the kernel, the type of its sums and what a finish adds."""
+"""The rows of a profile's tables `finishes` and `rectifiers`, by the kernel, the types, and what a finish adds."""
 
 from __future__ import annotations
 
+from bitwise_core.descriptors import Step
 from bitwise_core.descriptors.problem import Finish
-from bitwise_cublas_profiles.profile import Profile, Row
+from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import Configuration, GemmQuery
 
 
@@ -33,4 +34,22 @@ def _applies(row: Row, query: GemmQuery, configuration: Configuration, addend: s
         and configuration.custom in row.get("customs", (configuration.custom,))
         and (row.get("alpha") != "one" or finish.alpha == 1.0)
         and (row.get("beta") != "one" or finish.beta == 1.0)
+    )
+
+
+def rectifier(known: Profile, query: GemmQuery, configuration: Configuration) -> Step:
+    """The relu of a configuration, which keeps a NaN or returns 0 for it.  Raises RowNotCovered."""
+    for row in known.tables["rectifiers"]:
+        if (
+            row["algorithm"] == configuration.algorithm
+            and row["sliced"] == (configuration.split_k > 1)
+            and query.multiplied in row["dtypes"]
+            and configuration.reduction in row["reductions"]
+        ):
+            known.record_use("rectifiers", row)
+            return Step(name="relu", nan=row["nan"])
+    raise RowNotCovered(
+        f"{query.description} with relu is not described: what the library's relu returns for a NaN is not measured "
+        f"with this configuration (algorithm {configuration.algorithm}, split_k {configuration.split_k}, reduction "
+        f"{configuration.reduction}); the nearest described call is torch.addmm, followed by torch.relu"
     )

@@ -30,7 +30,7 @@ from bitwise_cublas_profiles.describe import (
     from_first_slice,
     sums_under_addend,
 )
-from bitwise_cublas_profiles.finish_rows import finish_row
+from bitwise_cublas_profiles.finish_rows import finish_row, rectifier
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
@@ -281,7 +281,8 @@ def finished_product_of(
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}
         fields |= {"left_dtype": "fp32", "right_dtype": "fp32"}
         alpha = 1.0
-    steps = Epilogue.of(*_steps(query.c, order, finish, alpha, onto=onto, arithmetic=query.scale_type))
+    activation = (rectifier(known, query, configuration),) if finish.activation == "relu" else ()
+    steps = Epilogue.of(*_steps(query.c, order, finish, alpha, activation, onto=onto, arithmetic=query.scale_type))
     if onto and (product.k_dropped or product.tail or not product.k_cuts or steps.steps[0].name != "axpby"):
         raise RowNotCovered(
             f"{query.description} with {finish.words} is not described: slices of this product onto the addend are not "
@@ -304,14 +305,15 @@ def in_fp16(finish: Finish) -> Finish:
 
 
 def _steps(
-    output: str, order: str, finish: Finish, alpha: float, *, onto: bool, arithmetic: Literal["fp32", "fp16"]
+    output: str, order: str, finish: Finish, alpha: float, activation: tuple[Step, ...], *, onto: bool,
+    arithmetic: Literal["fp32", "fp16"],
 ) -> tuple[Step | str, ...]:  # fmt: skip
     """The steps on a sum in fp32, in an order of the table, for an alpha that is not yet part of the product.
 
-    With `onto` they are those of slices that are added in place. The product of two numbers of fp16 is exact in fp32,
-    and their sum rounds to the same number of fp16 by way of fp32, so that only sums of products need `arithmetic`.
+    With `onto` they are those of slices that are added in place. `activation` follows the addend. The product of two
+    numbers of fp16 is exact in fp32, and their sum rounds to the same number of fp16 by way of fp32, so that only sums
+    of products need `arithmetic`.
     """
-    activation = ("relu",) if finish.activation == "relu" else ()
     scale = () if alpha == 1.0 else (Step(name="scale", value=alpha),)
     if finish.addend == "none" and not onto:
         return (*scale, *activation, _converted(output))

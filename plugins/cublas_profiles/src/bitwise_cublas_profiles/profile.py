@@ -22,12 +22,12 @@ A published row with a field `doubtful`, a reason, may be wrong. `shapes` counts
 compared in full, `sampled` those that were compared in some elements at least, and `fp32` those of fp32 operands in a
 row of other operands."""
 
-OPTIONAL = ("features", "fma", "finishes", "pytorch", "block_scales", "dots")
+OPTIONAL = ("features", "fma", "finishes", "rectifiers", "pytorch", "block_scales", "dots")
 """Tables that a profile may lack. `features` lists batches, biases and padded rows by algorithm, with and without split
 K, and `fma` the kernels of fp32 operands that accumulate each slice in one chain. `finishes` has the orders of alpha,
-beta and addends by algorithm, `dots` the tiles of dot products, `pytorch` the calls whose kernel or query PyTorch
-decides, and its versions measured, and `block_scales` the order of the scales of blocks of k, by the rows of A and the
-columns of B that share one.
+beta and addends by algorithm, `rectifiers` what relu makes of a NaN by algorithm, `dots` the tiles of dot products,
+`pytorch` the calls whose kernel or query PyTorch decides, and its versions measured, and `block_scales` the order of
+the scales of blocks of k, by the rows of A and the columns of B that share one.
 """
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from bitwise_bench.adversary import contraction_kernels
 from bitwise_bench.adversary.block_programs import Family
 from bitwise_bench.adversary.kernel_families import (
+    argument_kernels,
     block_kernels,
     cluster_kernels,
     colliding_kernels,
@@ -15,6 +16,7 @@ from bitwise_bench.adversary.kernel_families import (
     grid_kernels,
     jump_kernels,
     local_kernels,
+    narrow_kernels,
     role_kernels,
     tensor_copy_kernels,
     tensor_memory_kernels,
@@ -24,6 +26,7 @@ from bitwise_bench.adversary.kernel_families import (
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
+        **argument_kernels.FAMILIES,
         **block_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
         **colliding_kernels.FAMILIES,
@@ -32,6 +35,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         **grid_kernels.FAMILIES,
         **jump_kernels.FAMILIES,
         **local_kernels.FAMILIES,
+        **narrow_kernels.FAMILIES,
         **role_kernels.FAMILIES,
         **tensor_copy_kernels.FAMILIES,
         **warp_kernels.FAMILIES,

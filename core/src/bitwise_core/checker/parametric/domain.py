@@ -45,6 +45,11 @@ class ParametricDomain(TermDomain):
         self.rows, self.coordinates = coordinates.rows, coordinates
         self.integers = ParametricIntegers(coordinates)
 
+    @property
+    def defers_steps(self) -> bool:
+        """See `StepsInOrder`: an operation may state an assumption on the launch."""
+        return False
+
     def symbol(
         self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = ""
     ) -> ParametricInteger:

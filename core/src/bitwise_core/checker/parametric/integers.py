@@ -22,8 +22,8 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.numerics import Operation, modular
 
 WITHOUT_WRAPPING = (
-    "32-bit integers of indices and launch arguments do not wrap around where they are widened, compared, divided or"
-    " shifted right"
+    "32-bit integers of indices and launch arguments do not wrap around where they are widened, compared or divided,"
+    " nor those of block coordinates where they are shifted right"
 )
 
 
@@ -66,8 +66,12 @@ class ParametricIntegers:
         """Whether two polynomials of one width have the same normal form."""
         return self.coordinates.rewrite(P.subtract(left, right)).is_zero
 
+    def counts(self, atom: int) -> bool:
+        """Whether an atom is a block coordinate or the number of an iteration."""
+        return atom in self.table.iteration_atoms or atom in self.table.block_symbols.values()
+
     def widened(self, value: Polynomial, bits: int) -> Polynomial | None:
-        """The same integer in more bits, under WITHOUT_WRAPPING; None where a coefficient is too large for an index."""
+        """The same integer in more bits, under WITHOUT_WRAPPING; None as for `polynomial.widened`."""
         found = P.widened(value, bits)
         if found is not None and value.terms:
             self.wraps_assumed = True
@@ -120,6 +124,8 @@ class ParametricIntegers:
 
     def is_nonnegative(self, value: Polynomial) -> bool:
         """Whether an integer is known to be nonnegative, from its terms or from a fact, under WITHOUT_WRAPPING."""
+        if value.bits < P.INDEX_BITS and value.terms:
+            return False
         numbers = [value.constant, *value.terms.values()]
         if set().union(*value.terms) <= self.table.nonnegative_atoms and all(
             np.all(modular.signed(n, value.bits) >= 0) for n in numbers
@@ -203,7 +209,9 @@ def _shift_right(
 ) -> Polynomial | None:
     """(2**s * q + c) >> s = q + floor(c / 2**s) if the integer does not wrap around.
 
-    A logical shift takes an integer that may be negative for another one.
+    Of block coordinates and numbers of iterations, this is assumed, with coefficients that are less than 2**16.  Other
+    integers may be shifted left and right in order to lose their high bits.  A logical shift takes an integer that may
+    be negative for another one.
     """
     amount = values[1].number
     if bits == 32 and amount is not None:
@@ -221,12 +229,20 @@ def _shift_right(
         return None
     if not _is_signed(operation) and not integers.is_nonnegative(value):
         return None
+    if not all(integers.counts(number) for monomial in value.terms for number in monomial):
+        return None
+    if any(np.any(np.abs(modular.signed(each, bits)) >= _NARROWED) for each in value.terms.values()):
+        return None
     integers.wraps_assumed = True
     return Polynomial(
         bits,
         {m: modular.quotient(c, by, bits) for m, c in value.terms.items()},
         modular.quotient(value.constant, by, bits),
     )
+
+
+_NARROWED = 1 << 16
+"""The least factor by which a left shift narrows an integer, to 16 bits or fewer."""
 
 
 def _is_signed(operation: Operation) -> bool:

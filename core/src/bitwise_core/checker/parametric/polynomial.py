@@ -188,12 +188,19 @@ def truncated(value: Polynomial, bits: int) -> Polynomial:
     return _sum_of_terms(bits, ((m, reduced(c, bits)) for m, c in value.terms.items()), reduced(value.constant, bits))
 
 
+INDEX_BITS = 32
+"""The least width of an index."""
 MAXIMUM_INDEX_COEFFICIENT = 1 << 30
 """The largest coefficient of an index; integers with larger ones are assumed to wrap around."""
 
 
 def widened(value: Polynomial, bits: int) -> Polynomial | None:
-    """The same integer in more bits, valid if it does not wrap around; None where a coefficient is too large."""
+    """The same integer in more bits, valid if it does not wrap around; None where a coefficient is too large.
+
+    None for symbols in fewer than 32 bits, too: programs narrow integers in order to wrap them.
+    """
+    if value.bits < INDEX_BITS and value.terms:
+        return None
     terms: dict[Monomial, Residue] = {}
     for monomial, coefficient in (*value.terms.items(), ((), value.constant)):
         number = signed(coefficient, value.bits)

@@ -99,6 +99,8 @@ def _alone(step: Step, x: Node, dtype: str, formulas: Formulas) -> Node:
             assert step.low is not None
             assert step.high is not None
             found = Operation("min.nan.fp32", (Operation("max.nan.fp32", (x, number(step.low))), number(step.high)))
+        if step.nan == "zero":
+            return Select(Operation("isnan.fp32", (x,)), Constant(32, 0), found)
         # A NaN stays as it is; where a rounding follows, its pattern is that of the canonical one.
         return Select(Operation("isnan.fp32", (x,)), x, found) if dtype == "fp32" else found
     if step.name == "scale":

@@ -113,7 +113,10 @@ class StepsInOrder:
 
     @property
     def defers_steps(self) -> bool:
-        """Whether the steps of an accumulator may be computed when it is read."""
+        """Whether steps and operations may be computed later, and together with others: each is nothing but its result.
+
+        A derived domain in which an operation depends on more than its operands, or has an effect, states False.
+        """
         raise NotImplementedError
 
     def on_parts_of_lanes(self) -> AbstractContextManager[None]:

@@ -119,8 +119,8 @@ class TermDomain(TermArithmetic):
 
     @property
     def defers_steps(self) -> bool:
-        """See `StepsInOrder`: a domain derived from this one may compute steps in its own way."""
-        return type(self) is TermDomain and self.recorder is None
+        """See `StepsInOrder`.  A recorder sees each operation when it is executed."""
+        return self.recorder is None
 
     def on_parts_of_lanes(self) -> AbstractContextManager[None]:
         """See `StepsInOrder.on_parts_of_lanes`: a part may hold a value once that other lanes hold too."""

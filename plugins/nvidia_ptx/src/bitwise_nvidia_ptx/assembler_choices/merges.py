@@ -60,6 +60,12 @@ _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
 _PAIR_OF_FLOATS = re.compile(r"(add|sub|mul|fma|min|max)\.[\w.]*b?f16x2")
 _SIGN_EXTENDING = re.compile(r"(shr|div|rem|mul\.wide|mad\.wide|min|max)\.s16|setp\.[\w.]*s16|cvt\.[\w.]*\.s16")
+_OF_SIGNED = re.compile(
+    r"(shr|div|rem|min|max|mul\.wide|mad\.wide|mul\.hi|mad\.hi|bfe|bfind)\.s(32|64)|(min|max)\.relu\.s32"
+    r"|setp\.(lt|le|gt|ge)[\w.]*\.s(32|64)|cvt\.([\w.]*\.)?[subf]+\d+\.s(32|64)"
+)
+"""Operations on 32 and 64 bits whose result depends on whether an operand has a sign."""
+_SIGN_XORED = re.compile(r"(min|max)[\w.]*\.xorsign\.abs\.(b?f\d+(x2)?)")
 _UPPER_HALF = re.compile(r"mul\.hi\.[us]16")
 _OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp)\.([\w.]*\.)?b?f16")
 _HALF_NEGATION = re.compile(r"(neg|sub)\.s16")
@@ -173,7 +179,7 @@ def _sources(kernel: Kernel, opcodes: OpcodeTable) -> Sources:
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "setp"})
 _OPCODES = (
     _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _PAIR_OF_FLOATS, _TO_INTEGER, _LOW, _HIGH,
-    _OF_SHORT_FLOAT, _NEGATING,
+    _OF_SHORT_FLOAT, _NEGATING, _OF_SIGNED,
 )  # fmt: skip
 
 
@@ -199,6 +205,8 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         )
     if _NEGATING.fullmatch(opcode) and _negates_itself(instruction, sources):
         return _Merge("a number that a loop negates with its start, as one that no iteration changes")
+    if _OF_SIGNED.fullmatch(opcode) and (magnitude := _magnitude(operands, sources)) is not None:
+        return magnitude
     if base == "cvt" and _of_other_sign(opcode, operands, sources):
         return _Merge("a conversion with an operation whose sign it takes for its own")
     if base == "setp" and compares_with_extremum(instruction, sources):
@@ -222,6 +230,9 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         operands[1:], sources, lambda each: _AS_UNSIGNED.fullmatch(each) is not None
     ):
         return _Merge("a shift of 16 bits with a conversion to an integer or a signed field, as one of 16 bits")
+    if _SIGN_XORED.fullmatch(opcode) and _of_kind(operands, sources, _is_of_floats):
+        form = FLOAT_FORMATS["fp32"] if opcode.endswith(".f32") else None
+        return _Merge("an extremum with the signs of NaNs that an operation before it may leave as they are", form=form)
     if base == "copysign":
         return _Merge("a copy of a number's own sign") if _share_roots(instruction, sources) else None
     if base in ("min", "max") and (other := _of_other_nans(opcode, operands, sources)) is not None:
@@ -231,8 +242,9 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(map(sources.is_known, operands))
         what = "an operation on pairs of integers with the one that takes a half of it"
+        # Of literals, ptxas computes another sum.
         literal = all(
-            isinstance(each, Register) and is_assembler_constant(each, sources.kernel, sources.opcodes) is True
+            isinstance(each, Immediate) or is_assembler_constant(each, sources.kernel, sources.opcodes) is True
             for each in operands
         )
         return _Merge(what, unknown=() if literal else tuple(operands)) if known else None
@@ -313,6 +325,29 @@ def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
     )
 
 
+def _magnitude(operands: Sequence[Operand], sources: Sources) -> _Merge | None:
+    """An operation on signed integers that takes a magnitude for positive, which that of the least integer is not."""
+    for operand in operands:
+        for each in sources.of(operand):
+            if each.opcode in ("abs.s32", "abs.s64"):
+                bits = bits_of(each)
+                what = "an operation on signed integers with a magnitude, which it takes for positive"
+                if bits != _bits_read(sources.kernel.instructions[sources.use].opcode):
+                    return _Merge(what)
+                return _Merge(what, operand, bits, partial(_is_least, bits))
+    return None
+
+
+def _is_least(bits: int, numbers: Array) -> Array:
+    found: Array = numbers == np.uint64(1 << bits - 1)
+    return found
+
+
+def _bits_read(opcode: str) -> int:
+    """Return the width of the integers that an operation on signed ones reads."""
+    return int(opcode.rsplit(".s", 1)[-1])
+
+
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: Sources) -> bool:
     """Return whether a conversion may follow an operation of the other sign that ptxas joins with it."""
     joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+|abs\.s(32|64)"
@@ -382,7 +417,7 @@ def _of_kind(operands: Sequence[Operand], sources: Sources, holds: Callable[[str
 def _of_shifts(opcode: str, operands: Sequence[Operand], sources: Sources) -> _Merge | None:
     """A shift of 64 bits: of a number that was widened as `cvt.s64.u32` does, or by 64 and more."""
     if sources.may_be(operands[1], lambda number: number >= 64):
-        return _Merge("a shift by 64 or more with a product", bits=64, unknown=(operands[0],))
+        return _Merge("a shift by 64 or more with a product or a literal")
     if opcode == "shl.b64" and _of_kind(operands[:1], sources, lambda each: each == "cvt.s64.u32"):
         what = "a shift with an extension by zeros, as one by the sign"
         return _Merge(what, operands[0], 64, lambda numbers: numbers >> np.uint64(31) != 0)
@@ -440,6 +475,10 @@ def _share_roots(instruction: Instruction, sources: Sources) -> bool:
     """Return whether the two operands of an instruction may be one number, or its magnitude or negation."""
     one, other = instruction.operands[1:3]
     return one == other or not roots_of(one, instruction, sources).isdisjoint(roots_of(other, instruction, sources))
+
+
+def _is_of_floats(opcode: str) -> bool:
+    return re.fullmatch(r"(add|sub|mul|fma|min|max|neg|abs|cvt)\.([\w.]*\.)?b?f\d+(x2)?", opcode) is not None
 
 
 def _takes_upper_half(opcode: str) -> bool:

@@ -33,7 +33,7 @@ _USUAL = (
     r"(min|max)(\.ftz)?(\.NaN)?\.f32|(min|max)\.f64|(min|max)(\.NaN)?\.b?f16(x2)?",
     r"div\.(rn|full|approx)(\.ftz)?\.f32|(div|rcp|sqrt)\.rn\.f64|(rcp|sqrt)\.(rn|approx)(\.ftz)?\.f32",
     r"(rsqrt|ex2|lg2|sin|cos|tanh)\.approx(\.ftz)?\.f32",
-    r"cvt\.[su](8|16|32|64)\.[su](8|16|32|64)|cvt\.r[nzmp]\.(b?f16|f32|f64)\.[su](8|16|32|64)",
+    r"cvt\.[su](16|32|64)\.[su](8|16|32|64)|cvt\.r[nzmp]\.(b?f16|f32|f64)\.[su](8|16|32|64)",
     r"cvt\.r[nzmp]i(\.ftz)?\.[su](32|64)\.f(32|64)|cvt\.rzi(\.ftz)?\.[su]16\.f32|cvt\.rzi\.[su](16|32|64)\.b?f16",
     r"cvt(\.r[nzmp]i)?(\.ftz)?\.f32\.f32|cvt\.r[nzmp]i\.(f16\.f16|f64\.f64)|cvt(\.ftz)?\.sat\.f32\.f32",
     r"cvt(\.ftz)?\.f32\.b?f16|cvt\.rn\.b?f16(x2)?\.f32|cvt(\.rn)?\.bf16\.f16|cvt\.rna\.tf32\.f32",

@@ -118,7 +118,7 @@ def _depends_on_more(machine: Machine) -> bool:
 
 def _may_be_computed_together(machine: Machine) -> bool:
     domain, mask = machine.domain, machine.mask
-    if type(domain) is not TermDomain or not domain.defers_steps or _depends_on_more(machine):
+    if not isinstance(domain, TermDomain) or not domain.defers_steps or _depends_on_more(machine):
         return False
     if type(machine.registers) is not dict or domain.context.finite:
         return False
