@@ -46,6 +46,8 @@ _KEPT = 10
 """Problems after which the record is written again."""
 _DRAWN_FROM = 120
 """The candidates after the first ones, in their order, of which some are drawn."""
+_RANKED = 4000
+"""The candidates, in their order, among which the first ones of each kind are."""
 _POLL_SECONDS = 0.02
 
 
@@ -63,6 +65,7 @@ class Bench:
         properties = torch.cuda.get_device_properties(0)
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
         self.most, self.drawn, self.rounds, self.plain = given.most, given.drawn, given.rounds, given.plain
+        self.of_each_kind = given.of_each_kind
         self.first_call = given.first_call
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
@@ -94,13 +97,22 @@ class Bench:
         return a, b, out, descriptor_of(query, result.configuration, self.profile), result
 
     def schedules(self, given: Problem, desc: Any, a: Any, b: Any, out: Any) -> list[Schedule]:
-        """Return the schedules to try, without duplicates: the first candidates, and others drawn by the problem."""
+        """Return the schedules to try, without duplicates.
+
+        These are the first candidates, the first ones of each kind with consumers, and others drawn by the problem.
+        """
         if not self.most and not self.drawn:
             return []
-        ranked = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, self.most + _DRAWN_FROM)))
-        others = ranked[self.most : -1]
+        every = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, _RANKED)))[:-1]
+        ranked = every[: self.most + _DRAWN_FROM]
+        others = ranked[self.most :]
         drawn = random.Random(str(given)).sample(others, min(self.drawn, len(others)))
-        return ranked[: self.most] + drawn
+        kinds: dict[tuple[bool, bool], list[Schedule]] = {}
+        for each in every:
+            if each.consumers:
+                kinds.setdefault((each.packed, bool(each.gathering)), []).append(each)
+        firsts = [each for kind in kinds.values() for each in kind[: self.of_each_kind]]
+        return list(dict.fromkeys([*ranked[: self.most], *firsts, *drawn]))
 
     def compiled(self, given: Problem) -> list[Schedule]:
         """Compile the kernels of a problem under each schedule to try and by default, to fill the compilers' caches.
@@ -313,6 +325,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without", type=Path, nargs="+", default=(), help="leave out the problems of these records")
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
+    parser.add_argument(
+        "--of-each-kind",
+        type=int,
+        default=0,
+        help="first ones tried of those that pack, gather, and do neither (default 0)",
+    )
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
     parser.add_argument(
         "--first-call", type=int, default=0, help="time so many schedules as at a first call with tuning (default 0)"
