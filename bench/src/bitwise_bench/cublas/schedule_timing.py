@@ -99,18 +99,19 @@ class Bench:
     def schedules(self, given: Problem, desc: Any, a: Any, b: Any, out: Any) -> list[Schedule]:
         """Return the schedules to try, without duplicates.
 
-        These are the first candidates, the first ones of each kind with consumers, and others drawn by the problem.
+        These are the first candidates, the first ones of each kind, and others drawn by the problem.  The kinds are
+        those of consumers, which pack, gather, or do neither, and those without tensor maps.
         """
         if not self.most and not self.drawn:
             return []
-        every = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, _RANKED)))[:-1]
-        ranked = every[: self.most + _DRAWN_FROM]
+        every = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, _RANKED)))
+        ranked = every[:-1][: self.most + _DRAWN_FROM]
         others = ranked[self.most :]
         drawn = random.Random(str(given)).sample(others, min(self.drawn, len(others)))
         kinds: dict[tuple[bool, bool], list[Schedule]] = {}
         for each in every:
-            if each.consumers:
-                kinds.setdefault((each.packed, bool(each.gathering)), []).append(each)
+            if each.consumers or not each.tma:
+                kinds.setdefault((each.packed, bool(each.gathering), each.tma), []).append(each)
         firsts = [each for kind in kinds.values() for each in kind[: self.of_each_kind]]
         return list(dict.fromkeys([*ranked[: self.most], *firsts, *drawn]))
 
@@ -329,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--of-each-kind",
         type=int,
         default=0,
-        help="first ones tried of those that pack, gather, and do neither (default 0)",
+        help="first schedules tried of each kind (default 0)",
     )
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
     parser.add_argument(
