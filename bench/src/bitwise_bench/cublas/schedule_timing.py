@@ -108,7 +108,7 @@ class Bench:
         ranked = every[:-1][: self.most + _DRAWN_FROM]
         others = ranked[self.most :]
         drawn = random.Random(str(given)).sample(others, min(self.drawn, len(others)))
-        kinds: dict[tuple[bool, bool], list[Schedule]] = {}
+        kinds: dict[tuple[bool, bool, bool], list[Schedule]] = {}
         for each in every:
             if each.consumers or not each.tma:
                 kinds.setdefault((each.packed, bool(each.gathering), each.tma), []).append(each)
