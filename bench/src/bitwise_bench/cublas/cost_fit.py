@@ -307,10 +307,12 @@ def fit_packing(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
         return dict(device.costs)
 
     def modelled(given: Mapping[str, float]) -> Numbers:
-        return np.concatenate([
-            own + packing_seconds(each.plan, each.m, each.n, packs, each.k_contiguous, given)
-            for each, packs, own in parts
-        ])
+        return np.concatenate(
+            [
+                own + packing_seconds(each.plan, each.m, each.n, packs, each.k_contiguous, given)
+                for each, packs, own in parts
+            ]
+        )
 
     weights = np.concatenate([(each / each.min()) ** -_FALL for each in seconds])
     return least_squares(modelled, np.concatenate(seconds), weights, device.costs, sorted(OF_PACKING), _STEPS)
@@ -328,10 +330,12 @@ def fit_pointers(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
         return dict(device.costs)
 
     def modelled(given: Mapping[str, float]) -> Numbers:
-        return np.concatenate([
-            expected_seconds_by_pointers(each.plan, chosen, each.m, each.n, given, device.multiprocessors)
-            for each, chosen in parts
-        ])
+        return np.concatenate(
+            [
+                expected_seconds_by_pointers(each.plan, chosen, each.m, each.n, given, device.multiprocessors)
+                for each, chosen in parts
+            ]
+        )
 
     weights = np.concatenate([(each / each.min()) ** -_FALL for each in seconds])
     return least_squares(modelled, np.concatenate(seconds), weights, device.costs, sorted(OF_POINTERS), _STEPS)

@@ -298,7 +298,8 @@ def quantities(
     "down" and "across" are the rows and columns of the computed product, which may be the transposed one.  A line is
     what is contiguous of the copy of a tile, at most 128 bytes.  The lines "outside" of an operand are filled with
     zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache, "parted" ones
-    of which start inside a sector of one.  Without `maps_columns`, kernels store transposed tiles one by one.
+    of which start inside a sector of one.  A "ragged" tile ends inside of lines of the output.  Without
+    `maps_columns`, kernels store transposed tiles one by one.
     """
     size, slices = (1 if plan.accumulator_k else 2), plan.slices
     moved = bytes_moved(plan, m, n) + finishing.bytes_besides(m, n)
@@ -335,6 +336,7 @@ def quantities(
             plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads, not (out_mapped and by_map),
             finishing.output_bytes if slices.number == 1 else _sum_bytes(plan),
             lines[0] * parted[0] + lines[1] * parted[1], *parted, _sum_bytes(plan),
+            not each.transposed and each.block_n * finishing.output_bytes % STAGE_BYTES > 0,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -346,6 +348,7 @@ _QUANTITIES = (
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
     "split across", "loads", "by elements", "stored bytes", "parted lines", "parted down", "parted across", "sum bytes",
+    "ragged",
 )  # fmt: skip
 
 
@@ -369,7 +372,8 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     """Return the seconds by the cost model alone, "all", and those of activities that overlap.
 
     These are the instructions ("multiply"), their reads of shared memory ("read") and the copies ("copies") of all
-    iterations of a multiprocessor, and the reads of the operands from the L2 cache ("cached") and memory ("memory").
+    iterations of a multiprocessor, the reads of the operands from the L2 cache ("cached") and memory ("memory"), and
+    the stores of whole lines ("written").
 
     A multiprocessor computes rounds of tiles, one or several at once.  An iteration takes the longest of four times:
     that of the instructions, of their reads of shared memory, of the copies, and of the wait for a stage.  Operands
@@ -427,6 +431,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     return {
         "all": launch + merge + overlapped(cost["hidden"], seconds, cached, memory, rounds * written),
         "multiply": each * multiply, "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
+        "written": rounds * written,
     }  # fmt: skip
 
 
@@ -480,6 +485,7 @@ def correction_inputs(given: Quantities, modelled: Quantities) -> Numbers:
     ]  # fmt: skip
     columns += [np.log(modelled[each] / seconds + _LEAST_SHARE) for each in _SHARES]
     columns += [given[each] for each in _CORRECTED_LAST]
+    columns.append(np.log(modelled["written"] / seconds + _LEAST_SHARE))
     return np.stack(columns, axis=1)
 
 
@@ -493,5 +499,5 @@ _CORRECTED = (
 _CORRECTED_LOGARITHMS = (
     "iterations", "m", "n", "k", "bytes", "reads down", "reads across", "bytes down", "bytes across",
 )  # fmt: skip
-_CORRECTED_LAST = ("parted lines", "parted down", "parted across")
+_CORRECTED_LAST = ("parted lines", "parted down", "parted across", "ragged")
 """Those that the correction of an H100 does not depend on."""
