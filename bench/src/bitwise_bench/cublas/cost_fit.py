@@ -295,7 +295,6 @@ def fit_packing(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
         places = np.flatnonzero([one.packed for one in each.schedules])
         if not len(places):
             continue
-        chosen = [each.schedules[place] for place in places.tolist()]
         keeps = packed_plan(each.plan) == each.plan
         packs = not (keeps and each.mapped[0]), not (keeps and each.mapped[1])
         own = each.expected(device)[places] - packing_seconds(
