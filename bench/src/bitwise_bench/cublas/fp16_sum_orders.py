@@ -56,14 +56,17 @@ class Probe:
         self.a, self.b = a.t() if transposes[0] == "T" else a, b.t() if transposes[1] == "T" else b
         self.out = torch.empty(m, n, device="cuda", dtype=torch.float16)
 
-    def joined(self, first: int, one: int, other: int) -> Any:
-        """Return for each element whether the values `one` and `other` of k are added before `first` joins them."""
+    def joined(self, first: int, one: int, other: int, apart: tuple[int, int]) -> Any:
+        """Return whether the values `one` and `other` of k are added before `first` joins them.
+
+        The result has the elements whose row and column are multiples of the numbers `apart`.
+        """
         self.a.zero_()
         self.a[:, first] = 1.0
         self.a[:, one] = SMALL
         self.a[:, other] = SMALL
         self.torch.mm(self.a, self.b, out=self.out)
-        return self.out != 1.0
+        return self.out[:: apart[0], :: apart[1]] != 1.0
 
 
 def answer_of(library: Any, probe: Probe) -> Any:
@@ -97,7 +100,8 @@ def shared_tiles(probe: Probe) -> tuple[list[list[int]], list[list[int]], list[l
         for three in itertools.combinations(range(len(parts)), 3):
             for first in three:
                 one, other = (each for each in three if each != first)
-                answer = probe.joined(*(parts[each] for each in (first, one, other)))[row * _TILE, column * _TILE]
+                values = parts[first], parts[one], parts[other]
+                answer = probe.joined(*values, (_TILE, _TILE))[row, column]
                 orders.append([number, [first, one, other], bool(answer)])
     return [list(each) for each in sets], places, orders
 
@@ -130,7 +134,7 @@ def chain_answers(probe: Probe) -> list[Any]:
             if first not in (one, one + distance)
         ]  # fmt: skip
     step = max(1, probe.out.shape[1] // 7)
-    answers = [probe.joined(*each)[:, ::step] for each in asked]
+    answers = [probe.joined(*each, (1, step)) for each in asked]
     stacked = probe.torch.stack(answers)
     first = stacked[:, :1, :1]
     same = bool((stacked == first).all())
