@@ -21,7 +21,7 @@ from bitwise_nvidia_sm90.gemm.measured_schedules import (
     schedule_key,
     store,
 )
-from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct
 from bitwise_nvidia_sm90.gemm.run import clear_cache, expected_seconds_of, planned, run, run_fused
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -181,7 +181,9 @@ def timed_for_product(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: tor
         plan = planned(desc)
     except UnsupportedGEMM:
         return 0
-    first = next(iter(ranked(plan, a, b, out, 1 + 1)))
+    if not isinstance(plan, MatrixPlan):
+        return 0
+    first = ranked(plan, a, b, out, 2)[0]
     return TIMED_WITHOUT_MAPS if first.packed or first.gathering else 0
 
 
@@ -189,7 +191,9 @@ def tune_at_first_call(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: to
     """Tune a product that was not tuned, among `timed_for_product` schedules; none while a graph is captured."""
     import torch
 
+    if torch.cuda.is_current_stream_capturing():
+        return
     most = timed_for_product(desc, a, b, out)
-    if most > 1 and not torch.cuda.is_current_stream_capturing() and not is_tuned(desc, a, b, out):
+    if most > 1 and not is_tuned(desc, a, b, out):
         with suppress(OSError):  # where the file cannot be written, the result is kept for this process
             tune(desc, a, b, out, most=most + 1)  # the last one is the fallback
