@@ -19,6 +19,7 @@ from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_nvidia_sm90 import launcher, matrix_units, requirements
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
