@@ -84,7 +84,12 @@ def shared_tiles(probe: Probe) -> tuple[list[list[int]], list[list[int]], list[l
     two are added before the first one joins them.
     """
     torch = probe.torch
-    found = [probe.joined(0, start, start + _STEP)[::_TILE, ::_TILE] for start in range(_STEP, probe.k - _STEP, _STEP)]
+    # Values of two parts may join before a large one of the first part, or of the last one, but not before both.
+    found = [
+        probe.joined(0, start, start + _STEP, (_TILE, _TILE))
+        & probe.joined(probe.k - 1, start, start + _STEP, (_TILE, _TILE))
+        for start in range(_STEP, probe.k - _STEP - 1, _STEP)
+    ]
     bits = torch.stack(found).cpu().numpy()  # [t]: values of k at (t + 1) and (t + 2) times _STEP are added first
     sets: dict[tuple[int, ...], int] = {}
     places = [
