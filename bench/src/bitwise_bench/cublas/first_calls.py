@@ -4,8 +4,8 @@
 
 Each case has a process of its own for each number of schedules, first with empty caches of the compilers and then with
 full ones.  The process has multiplied the same matrices without the epilogue before, and has compared the activation
-with PyTorch's operator.  Products without an epilogue have gaps between the lines of their operands, and the process has
-multiplied dense matrices before.
+with PyTorch's operator.  Products without an epilogue have gaps between the lines of their operands, and the process
+has multiplied dense matrices before.
 """
 
 from __future__ import annotations
