@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bitwise_bench.cublas import first_calls, product_forms
-from bitwise_bench.cublas.first_calls import CACHES, CASES, NUMBERS, main
+from bitwise_bench.cublas.first_calls import ALONE, CACHES, CASES, NUMBERS, main
 from bitwise_nvidia_sm90.gemm.tuning import FIRST_CALL_VARIABLE
 
 
@@ -30,7 +30,7 @@ def test_each_process_has_its_variable_and_the_folder_of_the_caches(
     monkeypatch.setattr(product_forms, "environment", lambda: {"gpu": "none"})
     assert main(["--out", str(tmp_path / "record.json")]) == 1
     rows = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["rows"]
-    assert len(rows) == len(ran) == len(CASES) * len(NUMBERS) * len(CACHES)
+    assert len(rows) == len(ran) == (len(CASES) + len(ALONE)) * len(NUMBERS) * len(CACHES)
     assert [each for each, *_ in ran[:4]] == ["0", "0", None, None]
     # The second process of a case and a number has the caches of the first one, and no other process has them.
     folders = [folder for _, folder, _ in ran]
@@ -39,4 +39,4 @@ def test_each_process_has_its_variable_and_the_folder_of_the_caches(
     assert rows[0]["failed"] == "no memory"
     assert [row["seconds"] for row in rows[1:]] == [0.5] * (len(rows) - 1)
     assert [row["caches"] for row in rows[:2]] == ["empty", "full"]
-    assert {number for *_, number in ran} == {str(place) for place in range(len(CASES))}
+    assert {number for *_, number in ran} == {str(place) for place in range(len(CASES) + len(ALONE))}

@@ -21,7 +21,6 @@ from bitwise_nvidia_sm90.gemm.scaled_block_times import (
     fitted_model,
     modelled_times,
 )
-from bitwise_nvidia_sm90.gemm.scaled_blocks import FEW_ROWS
 
 NONE = correction_of({"indices": [], "bounds": [], "leaves": []})
 
@@ -40,7 +39,7 @@ def rows(count: int) -> list[dict[str, Any]]:
 
     found, usual = [], asdict(Schedule(0))
     for m, n, k, (down, across) in drawn(5, 2 * count):
-        if min(m, n) <= FEW_ROWS or len(found) == count:
+        if len(found) == count:
             continue
         text = TEXT.format(k=k)
         planned = plan(GEMMDesc.from_text(text))

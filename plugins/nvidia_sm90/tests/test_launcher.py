@@ -19,6 +19,7 @@ from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_nvidia_sm90 import launcher, matrix_units, requirements
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
@@ -86,7 +87,9 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
         yield
         current[0] = before
 
-    cuda = SimpleNamespace(current_device=lambda: current[0], device=device)
+    cuda = SimpleNamespace(
+        current_device=lambda: current[0], device=device, is_current_stream_capturing=lambda: False
+    )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
 
     def run_prepared(*arguments: object) -> SimpleNamespace:
@@ -103,15 +106,28 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
     assert (ran, current) == ([0, 1, 1, "again"], [0])
 
 
+GATHERED, PACKED = Schedule(64, gathering=1), Schedule(64, tma=True, packed=True)
+
+
 @pytest.mark.parametrize(
-    ("variable", "capturing", "tuned", "most"),
-    [(None, False, False, []), ("1", False, False, []), ("3", False, False, [4]), ("3", True, False, []),
-     ("3", False, True, [])],
+    ("variable", "capturing", "tuned", "first", "most"),
+    [(None, False, False, Schedule(64, tma=True), []), (None, False, False, Schedule(64), []),
+     (None, False, False, GATHERED, [4]), (None, False, False, PACKED, [4]), (None, True, False, PACKED, []),
+     (None, False, True, PACKED, []), (None, False, False, None, []), ("0", False, False, PACKED, []),
+     ("1", False, False, PACKED, []), ("3", False, False, Schedule(64), [4]), ("5", False, False, PACKED, [6]),
+     ("3", True, False, PACKED, []), ("3", False, True, PACKED, [])],
 )  # fmt: skip
-def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so(
-    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, tuned: bool, most: list[int]
-) -> None:
+def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so_or_no_tensor_map_has_the_operands(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, tuned: bool, first: Schedule | None,
+    most: list[int],
+) -> None:  # fmt: skip
+    """A product that is not one of matrix units, here without a first schedule, is not timed."""
     from bitwise_nvidia_sm90.gemm import tuning
+    from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices
+
+    given = MatrixPlan(64, Slices(1, 64), 0, instruction_k8=False, accumulator_k=0)
+    monkeypatch.setattr(tuning, "planned", lambda _: given if first else None)
+    monkeypatch.setattr(tuning, "ranked", lambda *_: [first, Schedule(128)])
 
     if variable is None:
         monkeypatch.delenv(tuning.FIRST_CALL_VARIABLE, raising=False)

@@ -41,13 +41,16 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     Quantities,
     corrected_seconds,
     correction_inputs,
+    expected_seconds_by_pointers,
     gathered_inputs,
     gathered_quantities,
     modelled_seconds,
     modelled_times,
     modelled_times_gathered,
+    packing_seconds,
     quantities,
 )
+from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import seconds_of_schedules
@@ -64,10 +67,12 @@ _PRIOR = 0.1
 """The weight of the change of a cost's logarithm, since times may not determine each cost."""
 _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
-_UNFITTED = frozenset(
-    {"operator", "packing", "packed", "packed across", "launch by pointers", "pointers", "pointers by area"}
-)
-"""Costs of schedules and of operators whose times are not fitted."""
+OF_PACKING = frozenset({"packing", "packed", "packed across"})
+"""Costs of the kernel that packs operands, which are fitted to the times of schedules that pack alone."""
+OF_POINTERS = frozenset({"launch by pointers", "pointers", "pointers by area"})
+"""Costs of schedules without tensor maps, which are fitted to their times alone."""
+_UNFITTED = frozenset({"operator", *OF_PACKING, *OF_POINTERS})
+"""Costs that are not fitted to the times of schedules that neither pack nor gather."""
 OF_GATHERING = frozenset(
     {
         "added", "adding", "gathered across", "gathered cache", "gathered job", "gathered sums", "gathered unit",
@@ -283,6 +288,58 @@ def fit_gathering(products: Sequence[Unaligned], start: Mapping[str, float]) -> 
     )  # fmt: skip
 
 
+def fit_packing(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
+    """Return the costs with those of packing fitted to the times of the schedules that pack operands."""
+    parts, seconds = [], []
+    for each in products:
+        places = np.flatnonzero([one.packed for one in each.schedules])
+        if not len(places):
+            continue
+        keeps = packed_plan(each.plan) == each.plan
+        packs = not (keeps and each.mapped[0]), not (keeps and each.mapped[1])
+        own = each.expected(device)[places] - packing_seconds(
+            each.plan, each.m, each.n, packs, each.k_contiguous, device.costs
+        )
+        parts.append((each, packs, own))
+        seconds.append(each.seconds[places])
+    if not parts:
+        return dict(device.costs)
+
+    def modelled(given: Mapping[str, float]) -> Numbers:
+        return np.concatenate(
+            [
+                own + packing_seconds(each.plan, each.m, each.n, packs, each.k_contiguous, given)
+                for each, packs, own in parts
+            ]
+        )
+
+    weights = np.concatenate([(each / each.min()) ** -_FALL for each in seconds])
+    return least_squares(modelled, np.concatenate(seconds), weights, device.costs, sorted(OF_PACKING), _STEPS)
+
+
+def fit_pointers(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
+    """Return the costs with those of schedules without tensor maps fitted to their times."""
+    parts, seconds = [], []
+    for each in products:
+        places = np.flatnonzero([not one.tma and not one.gathering for one in each.schedules])
+        if len(places):
+            parts.append((each, [each.schedules[place] for place in places.tolist()]))
+            seconds.append(each.seconds[places])
+    if not parts:
+        return dict(device.costs)
+
+    def modelled(given: Mapping[str, float]) -> Numbers:
+        return np.concatenate(
+            [
+                expected_seconds_by_pointers(each.plan, chosen, each.m, each.n, given, device.multiprocessors)
+                for each, chosen in parts
+            ]
+        )
+
+    weights = np.concatenate([(each / each.min()) ** -_FALL for each in seconds])
+    return least_squares(modelled, np.concatenate(seconds), weights, device.costs, sorted(OF_POINTERS), _STEPS)
+
+
 def fit_correction_of_gathering(products: Sequence[Unaligned], device: DeviceCosts) -> Correction:
     """Return the correction of the modelled times of schedules that gather operands.
 
@@ -387,6 +444,8 @@ def _report(
 def fitted_to_unaligned(products: Sequence[Unaligned], start: DeviceCosts) -> DeviceCosts:
     """Return the costs and the correction of gathering, fitted to products without tensor maps."""
     found = replace(start, costs=fit_gathering(products, start.costs))
+    found = replace(found, costs=fit_packing(products, found))
+    found = replace(found, costs=fit_pointers(products, found))
     return replace(found, gathering=fit_correction_of_gathering(products, found))
 
 

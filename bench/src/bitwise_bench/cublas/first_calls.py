@@ -1,10 +1,11 @@
-"""Seconds of the first call of a product with an epilogue, by the number of schedules that it times.
+"""Seconds of the first call of a product that times schedules, by the number of schedules that it times.
 
     python -m bitwise_bench.cublas.first_calls --out first-calls.json
 
 Each case has a process of its own for each number of schedules, first with empty caches of the compilers and then with
 full ones.  The process has multiplied the same matrices without the epilogue before, and has compared the activation
-with PyTorch's operator.
+with PyTorch's operator.  Products without an epilogue have gaps between the lines of their operands, and the process
+has multiplied dense matrices before.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ CASES = (
     Case("residual", "drawn", 486, 18672, 9624), Case("residual", "drawn", 64, 4096, 4096),
     Case("SwiGLU", "drawn", 2048, 12800, 4096),
 )  # fmt: skip
+ALONE = ((120, 1696, 1680, 4), (256, 5000, 3000, 3))
+"""m, n, k and the elements between the lines of the operands of products without an epilogue."""
 NUMBERS = {"none": "0", "default": None}
 """The values of FIRST_CALL_VARIABLE, None where it is not set."""
 CACHES = ("empty", "full")
@@ -42,6 +45,8 @@ def measure(number: int) -> dict[str, float]:
     from bitwise_nvidia_sm90.gemm.graph_times import launch_graph
     from bitwise_torch import matmul
 
+    if number >= len(CASES):
+        return _alone(*ALONE[number - len(CASES)])
     case = CASES[number]
     small = Operands(Case(case.epilogue, case.model, 16, 64, 64))
     given = Operands(case)
@@ -54,6 +59,24 @@ def measure(number: int) -> dict[str, float]:
         torch.cuda.synchronize()
         taken = time.perf_counter() - begun
         return {"seconds": round(taken, 3), "microseconds later": round(launch_graph(given.ours).microseconds(), 2)}
+
+
+def _alone(m: int, n: int, k: int, gap: int) -> dict[str, float]:
+    """Return what `measure` does for a product without an epilogue."""
+    import torch
+
+    from bitwise_nvidia_sm90.gemm.graph_times import launch_graph
+    from bitwise_torch import matmul
+
+    matmul(*(torch.randn(64, 64, device="cuda").half() for _ in "ab"), like="cublas")
+    a, b = (torch.randn(lines, length + gap, device="cuda").half()[:, :length] for lines, length in ((m, k), (k, n)))
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    matmul(a, b, like="cublas")
+    torch.cuda.synchronize()
+    taken = time.perf_counter() - begun
+    later = launch_graph(lambda: matmul(a, b, like="cublas"))
+    return {"seconds": round(taken, 3), "microseconds later": round(later.microseconds(), 2)}
 
 
 def _process(number: int, variable: str | None, folder: str) -> dict[str, Any]:
@@ -86,11 +109,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from bitwise_bench.cublas.product_forms import environment
 
     record: dict[str, Any] = {"environment": environment(), "rows": []}
-    for number, case in enumerate(CASES):
+    names = [(case.epilogue, case.m, case.n, case.k) for case in CASES]
+    names += [("none", *sizes) for *sizes, _ in ALONE]
+    for number, (epilogue, m, n, k) in enumerate(names):
         for name, variable in NUMBERS.items():
             with tempfile.TemporaryDirectory() as folder:
                 for cache in CACHES:
-                    row = {"epilogue": case.epilogue, "m": case.m, "n": case.n, "k": case.k, "timed": name}
+                    row = {"epilogue": epilogue, "m": m, "n": n, "k": k, "timed": name}
                     record["rows"].append({**row, "caches": cache, **_process(number, variable, folder)})
                     given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record["rows"]))

@@ -2,10 +2,10 @@
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
-`second-medium`, `large`, `part-lines`, `second-part-lines` and `mixed`, and to the products of `sixth-held-out`,
-`seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.  No model, square or
-odd size of `held-out`, and of the sets from `second-held-out` to `eighth-held-out`, is in another set, and no product
-of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
+`second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k` and `short`, and to the products
+of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.
+No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `ninth-held-out`, is in another
+set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
 from __future__ import annotations
@@ -175,11 +175,38 @@ EIGHTH_HELD_OUT = (
     Decoder("Mamba-2.8B", 2560, 5120, 10240, 5120),
     Decoder("Aya-23-8B", 4096, 4096, 6144, 22528),
 )
+NINTH_HELD_OUT = (
+    Decoder("GLM-4-9B", 4096, 4096, 4608, 13696),
+    Decoder("GLM-4-32B", 6144, 6144, 6656, 23040),
+    Decoder("Granite-3-8B", 4096, 4096, 6144, 12800),
+    Decoder("Galactica-120B", 10240, 10240, 30720, 40960),
+    Decoder("Orion-14B", 5120, 5120, 15360, 15360),
+    Decoder("Skywork-13B", 4608, 4608, 13824, 12288),
+    Decoder("H2O-Danube-1.8B", 2560, 2560, 3840, 6912),
+    Decoder("StableLM-3B", 2560, 2560, 7680, 6912),
+    Decoder("StableLM-2-1.6B", 2048, 2048, 6144, 5632),
+    Decoder("EVA-02-E", 1792, 1792, 5376, 15360),
+    Decoder("CogVideoX-2B", 1920, 1920, 5760, 7680),
+    Decoder("T5-3B", 1024, 4096, 12288, 16384),
+    Decoder("mT5-xl", 2048, 2048, 6144, 5120),
+    Decoder("gemma-3-270m", 640, 1024, 1536, 2048),
+    Decoder("ERNIE-4.5-21B", 2560, 2560, 3584, 12288),
+    Decoder("Seed-OSS-36B", 5120, 10240, 12288, 27648),
+    Decoder("Apertus-8B", 4096, 4096, 6144, 21504),
+    Decoder("Apertus-70B", 8192, 8192, 10240, 43008),
+    Decoder("EXAONE-4.0-1.2B", 2048, 2048, 3072, 4096),
+    Decoder("Arctic", 7168, 7168, 9216, 4864),
+    Decoder("Jais-13B", 5120, 5120, 15360, 13653),
+    Decoder("Cerebras-GPT-6.7B", 4096, 4096, 12288, 16384),
+    Decoder("OPT-125M", 768, 768, 2304, 3072),
+    Decoder("Llama-3.1-405B", 16384, 16384, 18432, 53248),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
 _SIXTH_VOCABULARIES = ((32003, 4096), (50295, 2560), (119547, 768), (65025, 1024), (21128, 768), (31090, 768))
 _EIGHTH_VOCABULARIES = ((129280, 896), (100277, 512), (32021, 1280), (49155, 768), (131073, 640), (73448, 512))
+_NINTH_VOCABULARIES = ((250112, 512), (59246, 640), (64793, 512), (46145, 1024), (105879, 512), (30003, 1280))
 _SEVENTH_VOCABULARIES = ((250002, 1024), (32005, 768), (68729, 1024), (64001, 768), (32100, 768), (65001, 512))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
@@ -212,6 +239,10 @@ _MIXED = (
     ((65, 2000), (400, 4200), (400, 6000), 2),
 )
 """The rows, columns and values of k of products of `mixed_products`, in turn, and of what these are multiples."""
+_FEW_K = (8, 8, 16, 16, 24, 32, 32, 48, 64, 96, 128)
+"""The values of k of products of `few_k`: the ranks of adapters."""
+_MOST_OF_SHORT = 6e9
+"""The multiplications of the largest product of `short_products`."""
 _MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
 """The multiplications of the largest product of `part_lines`, and of the smallest one of `large_products`."""
 _LARGEST_WEIGHT = 15e7
@@ -338,7 +369,9 @@ def eighth_held_out() -> list[Problem]:
     No pair of n and k is in another set.
     """
     dice = random.Random(_SEED + 110)
-    others = tuple(make for name, make in SETS.items() if name not in ("eighth-held-out", "published"))
+    others = tuple(
+        make for name, make in SETS.items() if name not in ("eighth-held-out", "published", *_SETS_AFTER_EIGHTH)
+    )
     known = _pairs_of(others)
     found = _of_unseen_layers(dice, EIGHTH_HELD_OUT, others, 6)
     for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
@@ -349,6 +382,80 @@ def eighth_held_out() -> list[Problem]:
     found += drawn[::4]
     dice.shuffle(found)
     return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
+def ninth_held_out() -> list[Problem]:
+    """Return about 200 products of the kinds of `eighth_held_out`, of other models, and of those of few k and of gaps.
+
+    No pair of n and k is in another set.
+    """
+    dice = random.Random(_SEED + 130)
+    others = tuple(make for name, make in SETS.items() if name not in ("ninth-held-out", "published"))
+    known = _pairs_of(others)
+    found = _of_unseen_layers(dice, NINTH_HELD_OUT, others, 6)
+    for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    found += part_lines(_SEED + 131, 32) + mixed_products(_SEED + 132, 48)
+    found += short_products(_SEED + 135, 16) + few_k(_SEED + 136, 16) + gapped(_SEED + 137, 24)
+    drawn = [*unaligned_lines(_SEED + 133, 48, _NINTH_VOCABULARIES), *few_lines(_SEED + 134, 48)]
+    found += drawn[::4]
+    dice.shuffle(found)
+    return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
+def gapped(seed: int, count: int) -> list[Problem]:
+    """Return drawn products of 17 to 700 rows in which no tensor map has an operand, in all layouts.
+
+    There are gaps between the lines, an offset before the first one, or odd n and k, in turn.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        m = _drawn(dice, *((65, 300), (17, 128), (65, 300), (257, 700))[number % 4], 1)
+        n, k = _drawn(dice, 400, 6000, 8), _drawn(dice, 400, 6000, 8)
+        gap, offset = ((dice.randint(1, 7), 0), (0, dice.randint(1, 7)), (dice.randint(1, 7), 0), (0, 0))[
+            number // 4 % 4
+        ]
+        if not gap and not offset:
+            n, k = n + 1, k + 1
+        layout, dtype = dice.choice(("tn", "tn", "tt", "nn", "nt")), dice.choice(("bfloat16", "float16"))
+        m = 8 * -(-m // 8) if layout[0] == "t" else m
+        found.append(Problem(f"gaps-{number % 5}", m, n, k, layout, dtype, gap, offset))
+    return _outside_of_eighth(found)
+
+
+def few_k(seed: int, count: int) -> list[Problem]:
+    """Return drawn aligned products of 8 to 128 values of k, as adapters of low rank have, most with many rows."""
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        layout, dtype = dice.choice(("nt", "nt", "nn", "nn", "tn", "tt")), dice.choice(("bfloat16", "float16"))
+        m = _drawn(dice, *((2048, 16384), (512, 4096))[number % 2], (1, 64)[number // 2 % 2])
+        n, k = _drawn(dice, 512, 12288, (64, 8)[number // 4 % 2]), dice.choice(_FEW_K)
+        m = 8 * -(-m // 8) if layout[0] == "t" else m
+        found.append(Problem(f"few-k-{number % 5}", m, n, k, layout, dtype))
+    return _outside_of_eighth(found)
+
+
+def short_products(seed: int, count: int) -> list[Problem]:
+    """Return drawn aligned products that take some five to thirty microseconds, in all layouts and both types."""
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        layout, dtype = dice.choice(("nn", "nt", "tn", "tt")), dice.choice(("bfloat16", "float16"))
+        rows, columns, sums = (
+            ((257, 2000), (512, 2000), (512, 3000)), ((129, 600), (512, 4000), (1024, 8000)),
+            ((65, 320), (1024, 6000), (1024, 8000)), ((700, 4000), (256, 2000), (256, 2000)),
+        )[number % 4]  # fmt: skip
+        while True:
+            m, n, k = _drawn(dice, *rows, 8), _drawn(dice, *columns, 8), _drawn(dice, *sums, 8)
+            if m * n * k <= _MOST_OF_SHORT:
+                break
+        if number % 8 == 7:
+            m = n = k
+        found.append(Problem(f"short-{number % 5}", m, n, k, layout, dtype))
+    return _outside_of_eighth(found)
 
 
 def gathered_rows(seed: int, count: int) -> list[Problem]:
@@ -448,6 +555,12 @@ def large_products() -> list[Problem]:
 def _outside_of_held_out(given: Sequence[Problem]) -> list[Problem]:
     """Return the products whose n and k are not those of a product of a held-out set before the seventh one."""
     unseen = _pairs_of(_FIRST_HELD_OUT)
+    return [each for each in given if (each.n, each.k) not in unseen]
+
+
+def _outside_of_eighth(given: Sequence[Problem]) -> list[Problem]:
+    """Return the products whose n and k are not those of a product of a held-out set up to the eighth one."""
+    unseen = _pairs_of((*_FIRST_HELD_OUT, seventh_held_out, eighth_held_out))
     return [each for each in given if (each.n, each.k) not in unseen]
 
 
@@ -820,7 +933,11 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_SEVENTH = ("large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out")
+_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out")
+"""The sets that were made after the eighth held-out set."""
+_SETS_AFTER_SEVENTH = (
+    "large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out", *_SETS_AFTER_EIGHTH,
+)  # fmt: skip
 """The sets that were made after the seventh held-out set."""
 _SETS_AFTER_SIXTH = (
     "sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium", *_SETS_AFTER_SEVENTH,
@@ -846,6 +963,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "sixth-held-out": sixth_held_out,
     "seventh-held-out": seventh_held_out,
     "eighth-held-out": eighth_held_out,
+    "ninth-held-out": ninth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -867,6 +985,9 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "second-part-lines": lambda: part_lines(_SEED + 94, 160),
     "part-lines-held-out": lambda: part_lines(_SEED + 92, 80),
     "mixed": lambda: mixed_products(_SEED + 101, 320),
+    "gaps": lambda: gapped(_SEED + 121, 96),
+    "few-k": lambda: few_k(_SEED + 122, 56),
+    "short": lambda: short_products(_SEED + 123, 80),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

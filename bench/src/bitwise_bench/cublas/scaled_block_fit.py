@@ -39,7 +39,6 @@ from bitwise_nvidia_sm90.gemm.scaled_block_times import (
     modelled_times,
     quantities,
 )
-from bitwise_nvidia_sm90.gemm.scaled_blocks import FEW_ROWS
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import warpgroup_tiles
 
@@ -66,7 +65,7 @@ def products(rows: Sequence[Mapping[str, Any]]) -> list[Product]:
     """Return the products of rows of `scaled_block_timing --most` with several times."""
     found = []
     for row in rows:
-        if len(row.get("times", ())) < 2 or min(row["m"], row["n"]) <= FEW_ROWS:
+        if len(row.get("times", ())) < 2:
             continue
         planned = plan(GEMMDesc.from_text(row["descriptor"]))
         assert isinstance(planned, MatrixPlan)

@@ -38,7 +38,7 @@ from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import compile_kernels
 from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
-from bitwise_nvidia_sm90.gemm.tuning import tune
+from bitwise_nvidia_sm90.gemm.tuning import TIMED_WITHOUT_MAPS, tune, tune_at_first_call
 
 _ROUNDS = 5
 _QUICK_ROUNDS = 3
@@ -46,6 +46,8 @@ _KEPT = 10
 """Problems after which the record is written again."""
 _DRAWN_FROM = 120
 """The candidates after the first ones, in their order, of which some are drawn."""
+_RANKED = 4000
+"""The candidates, in their order, among which the first ones of each kind are."""
 _POLL_SECONDS = 0.02
 
 
@@ -63,6 +65,7 @@ class Bench:
         properties = torch.cuda.get_device_properties(0)
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
         self.most, self.drawn, self.rounds, self.plain = given.most, given.drawn, given.rounds, given.plain
+        self.of_each_kind = given.of_each_kind
         self.first_call = given.first_call
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
@@ -94,13 +97,23 @@ class Bench:
         return a, b, out, descriptor_of(query, result.configuration, self.profile), result
 
     def schedules(self, given: Problem, desc: Any, a: Any, b: Any, out: Any) -> list[Schedule]:
-        """Return the schedules to try, without duplicates: the first candidates, and others drawn by the problem."""
+        """Return the schedules to try, without duplicates.
+
+        These are the first candidates, the first ones of each kind, and others drawn by the problem.  The kinds are
+        those of consumers, which pack, gather, or do neither, and those without tensor maps.
+        """
         if not self.most and not self.drawn:
             return []
-        ranked = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, self.most + _DRAWN_FROM)))
-        others = ranked[self.most : -1]
+        every = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, _RANKED)))
+        ranked = every[:-1][: self.most + _DRAWN_FROM]
+        others = ranked[self.most :]
         drawn = random.Random(str(given)).sample(others, min(self.drawn, len(others)))
-        return ranked[: self.most] + drawn
+        kinds: dict[tuple[bool, bool, bool], list[Schedule]] = {}
+        for each in every:
+            if each.consumers or not each.tma:
+                kinds.setdefault((each.packed, bool(each.gathering), each.tma), []).append(each)
+        firsts = [each for kind in kinds.values() for each in kind[: self.of_each_kind]]
+        return list(dict.fromkeys([*ranked[: self.most], *firsts, *drawn]))
 
     def compiled(self, given: Problem) -> list[Schedule]:
         """Compile the kernels of a problem under each schedule to try and by default, to fill the compilers' caches.
@@ -120,12 +133,12 @@ class Bench:
                 found.append(each)
         with suppress(UnsupportedGEMM, DriverError):  # whose bytes are compared with those of the default
             compile_kernels(plan, fallback(plan, given.m, given.n), a, b, out)
-        compiled = 0
-        for each in candidates(desc, plan, a, b, out, 4 + self.first_call):
+        compiled, most = 0, max(self.first_call, TIMED_WITHOUT_MAPS)
+        for each in candidates(desc, plan, a, b, out, 4 + most):
             with suppress(UnsupportedGEMM, DriverError):
                 compile_kernels(plan, each, a, b, out)
                 compiled += 1
-            if compiled > self.first_call:
+            if compiled > most:
                 break
         return found
 
@@ -178,6 +191,7 @@ class Bench:
 
         out.fill_(-7.0)
         tuned = self.best([(each, partial(run, desc, a, b, out, each)) for each in own], same)
+        tune_at_first_call(desc, a, b, out)
         chosen = run_prepared(desc, a, b, out).chosen
         wrong = [*tuned.wrong, *([] if same() else ["default"])]
         tiles = [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
@@ -313,6 +327,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without", type=Path, nargs="+", default=(), help="leave out the problems of these records")
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
+    parser.add_argument(
+        "--of-each-kind",
+        type=int,
+        default=0,
+        help="first schedules tried of each kind (default 0)",
+    )
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
     parser.add_argument(
         "--first-call", type=int, default=0, help="time so many schedules as at a first call with tuning (default 0)"

@@ -108,16 +108,42 @@ def expected_seconds_packed(
     `k_contiguous` says for A and B whether their values of k are contiguous before.
     """
     device = device or costs_of()
-    packed, cost = packed_plan(plan), device.costs
     unpacked = [replace(each, packed=False) for each in schedules]
+    return packing_seconds(plan, m, n, packs, k_contiguous, device.costs) + expected_seconds(
+        packed_plan(plan), unpacked, m, n, (True, True), out_mapped, device, finishing=finishing
+    )  # fmt: skip
+
+
+def packing_seconds(
+    plan: MatrixPlan, m: int, n: int, packs: tuple[bool, bool], k_contiguous: tuple[bool, bool],
+    cost: Mapping[str, float],
+) -> float:  # fmt: skip
+    """Return the seconds of the kernel that packs operands; the arguments are those of expected_seconds_packed."""
     rows = sum(
         count * packs_it * (1 if contiguous else cost["packed across"])
         for count, packs_it, contiguous in zip((m, n), packs, k_contiguous, strict=True)
     )
-    packing = cost["packing"] + 2 * rows * (plan.k + packed.k) / cost["packed"]
-    return packing + expected_seconds(
-        packed, unpacked, m, n, (True, True), out_mapped, device, finishing=finishing
-    )  # fmt: skip
+    return cost["packing"] + 2 * rows * (plan.k + packed_plan(plan).k) / cost["packed"]
+
+
+def expected_seconds_by_pointers(
+    plan: MatrixPlan, schedules: Sequence[Schedule], m: int, n: int, cost: Mapping[str, float],
+    programs: int = MULTIPROCESSORS,
+) -> Numbers:  # fmt: skip
+    """Return rough times of a product under schedules without TMA, whose iterations wait for their loads.
+
+    A second kernel adds slices, as under schedules that gather operands.
+    """
+    slices, found = plan.slices, []
+    for each in schedules:
+        step = each.block_k // 2 if plan.instruction_k8 else each.block_k
+        jobs = each.tiles(m, n) * slices.number
+        rate = cost["pointers"] * (each.block_m * each.block_n) ** cost["pointers by area"]
+        rounds = -(-jobs // programs) if each.warps > 4 else max(1.0, jobs / programs)
+        found.append(cost["launch by pointers"] + -(-slices.span // step) * rounds * rate)
+    sliced = slices.number > 1 or slices.from_zero
+    merge = cost["adding"] + slices.number * m * n * _sum_bytes(plan) / cost["added"] if sliced else 0.0
+    return np.array(found, dtype=float) + merge
 
 
 def expected_seconds_gathered(
@@ -169,7 +195,7 @@ def gathered_quantities(
             each.transposed, down / tiles_down, across / tiles_across, jobs, grid, -(-grid // programs), units,
             math.ceil(units / units_at_once(_THREADS * each.warps, each.resident)), -(-slices.span // (4 * taken)),
             slices.number, sliced, taken, *contiguous, m, n, plan.k, programs,
-            2 * plan.k * (down * tiles_across + across * tiles_down), bytes_moved(plan, m, n),
+            2 * plan.k * (down * tiles_across + across * tiles_down), bytes_moved(plan, m, n), _sum_bytes(plan),
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_GATHERED)).T
     return dict(zip(_GATHERED, columns, strict=True))
@@ -178,8 +204,14 @@ def gathered_quantities(
 _GATHERED = (
     "rows", "columns", "block k", "stages", "consumers", "gathering", "resident", "transposed", "real rows",
     "real columns", "jobs", "grid", "at once", "units", "batches", "iterations", "slices", "sliced", "taken",
-    "k down", "k across", "m", "n", "k", "multiprocessors", "brought", "bytes",
+    "k down", "k across", "m", "n", "k", "multiprocessors", "brought", "bytes", "sum bytes",
 )  # fmt: skip
+
+
+def _sum_bytes(plan: MatrixPlan) -> int:
+    """Return the bytes of a stored sum: of one of a slice, or of an output of 16 bits."""
+    sliced = plan.slices.number > 1 or plan.slices.from_zero
+    return 4 if sliced and plan.slices.partial == "fp32" else 2
 
 
 def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Quantities:
@@ -200,10 +232,10 @@ def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Qua
     gather = given["iterations"] * at_once * given["units"] * unit
     multiplied = given["rows"] * given["columns"] * given["block k"] * 2
     multiply = given["iterations"] * at_once * multiplied / cost["operations"]
-    stored = given["real rows"] * given["real columns"] * np.where(sliced, 4, 2)
+    stored = given["real rows"] * given["real columns"] * given["sum bytes"]
     stored = np.where(transposed | ~sliced, stored, 0) * np.where(transposed, 1, cost["gathered across"])
     store = at_once * stored / cost["gathered sums"]
-    partial = given["slices"] * given["m"] * given["n"] * 4
+    partial = given["slices"] * given["m"] * given["n"] * given["sum bytes"]
     merge = np.where(sliced, cost["adding"] + partial / cost["added"], 0)
     seconds = rounds * (np.maximum(wait + gather, multiply) + cost["gathered job"] + store)
     cached, memory = given["brought"] / cost["gathered cache"], missing * given["bytes"] / cost["memory"]
@@ -266,7 +298,8 @@ def quantities(
     "down" and "across" are the rows and columns of the computed product, which may be the transposed one.  A line is
     what is contiguous of the copy of a tile, at most 128 bytes.  The lines "outside" of an operand are filled with
     zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache, "parted" ones
-    of which start inside a sector of one.  Without `maps_columns`, kernels store transposed tiles one by one.
+    of which start inside a sector of one.  A "ragged" tile ends inside of lines of the output.  Without
+    `maps_columns`, kernels store transposed tiles one by one.
     """
     size, slices = (1 if plan.accumulator_k else 2), plan.slices
     moved = bytes_moved(plan, m, n) + finishing.bytes_besides(m, n)
@@ -301,7 +334,9 @@ def quantities(
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
             tiles_across / each.cluster_n, tiles_down / each.cluster_m, moved, out_mapped and has_lines, m, n,
             plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads, not (out_mapped and by_map),
-            finishing.output_bytes if slices.number == 1 else 4, lines[0] * parted[0] + lines[1] * parted[1], *parted,
+            finishing.output_bytes if slices.number == 1 else _sum_bytes(plan),
+            lines[0] * parted[0] + lines[1] * parted[1], *parted, _sum_bytes(plan),
+            not each.transposed and each.block_n * finishing.output_bytes % STAGE_BYTES > 0,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -312,7 +347,8 @@ _QUANTITIES = (
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
-    "split across", "loads", "by elements", "stored bytes", "parted lines", "parted down", "parted across",
+    "split across", "loads", "by elements", "stored bytes", "parted lines", "parted down", "parted across", "sum bytes",
+    "ragged",
 )  # fmt: skip
 
 
@@ -336,7 +372,8 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     """Return the seconds by the cost model alone, "all", and those of activities that overlap.
 
     These are the instructions ("multiply"), their reads of shared memory ("read") and the copies ("copies") of all
-    iterations of a multiprocessor, and the reads of the operands from the L2 cache ("cached") and memory ("memory").
+    iterations of a multiprocessor, the reads of the operands from the L2 cache ("cached") and memory ("memory"), and
+    the stores of whole lines ("written").
 
     A multiprocessor computes rounds of tiles, one or several at once.  An iteration takes the longest of four times:
     that of the instructions, of their reads of shared memory, of the copies, and of the wait for a stage.  Operands
@@ -368,7 +405,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     body = body + np.where(consumes, cost["iteration"] / (given["consumers"] * at_once), 0)
     body = body * np.where(blocks == 2, 1 + cost["pair"], np.where(blocks > 2, 1 + cost["larger cluster"], 1))
     by_elements = consumes & (given["by elements"] > 0)
-    stored = given["real rows"] * given["real columns"] * np.where(given["slices"] == 1, 2, 4)
+    stored = given["real rows"] * given["real columns"] * given["sum bytes"]
     stored = stored * np.where(given["transposed"] > 0, 1, cost["sums across"])
     # Operands of an epilogue are loaded as the sums are stored; of those of columns, one comes through a map.
     columns = np.where(consumes & (given["transposed"] > 0), np.maximum(0, given["loads"] - 1), 0)
@@ -381,7 +418,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     seconds = seconds + store * np.where(given["ping-pong"] > 0, 1, rounds) + np.where(blocks > 1, cost["cluster"], 0)
     seconds = seconds + np.where(by_elements, 0, written)
     launch = np.where(given["overlaps"] == 0, cost["alone"], np.where(placed, 0, cost["crowded"])) + cost["launch"]
-    partial = given["slices"] * given["m"] * given["n"] * 4
+    partial = given["slices"] * given["m"] * given["n"] * given["sum bytes"]
     merge = np.where(given["slices"] > 1, cost["merge"] + partial / cost["merged"], 0)
     down, across = (
         given[f"bytes {side}"]
@@ -394,6 +431,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     return {
         "all": launch + merge + overlapped(cost["hidden"], seconds, cached, memory, rounds * written),
         "multiply": each * multiply, "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
+        "written": rounds * written,
     }  # fmt: skip
 
 
@@ -447,6 +485,7 @@ def correction_inputs(given: Quantities, modelled: Quantities) -> Numbers:
     ]  # fmt: skip
     columns += [np.log(modelled[each] / seconds + _LEAST_SHARE) for each in _SHARES]
     columns += [given[each] for each in _CORRECTED_LAST]
+    columns.append(np.log(modelled["written"] / seconds + _LEAST_SHARE))
     return np.stack(columns, axis=1)
 
 
@@ -460,5 +499,5 @@ _CORRECTED = (
 _CORRECTED_LOGARITHMS = (
     "iterations", "m", "n", "k", "bytes", "reads down", "reads across", "bytes down", "bytes across",
 )  # fmt: skip
-_CORRECTED_LAST = ("parted lines", "parted down", "parted across")
+_CORRECTED_LAST = ("parted lines", "parted down", "parted across", "ragged")
 """Those that the correction of an H100 does not depend on."""

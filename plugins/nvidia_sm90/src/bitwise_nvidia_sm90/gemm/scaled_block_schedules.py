@@ -25,6 +25,8 @@ _TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (64, 2, True), (192,
 _SHARED_COLUMNS = (*range(16, 145, 16), 160, 192, 256)
 """The columns of a tile that are in one or two blocks that share a scale each."""
 _OWN_COLUMNS = (*range(16, 161, 16), 176, 192, 224, 256)
+_FEW_COLUMNS = 8
+"""The columns of a tile of as few rows or columns of the output."""
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 _MOST_STAGES, _ENOUGH_STAGES = 10, 6
 """The second: the stages above which a second buffer for the output is worth more."""
@@ -59,6 +61,9 @@ def _candidates(
 ) -> Iterator[Schedule]:
     """Yield schedules of a computed product of `down` rows and `across` columns, some of which have no kernel."""
     columns = _OWN_COLUMNS if scales.columns == 1 else _SHARED_COLUMNS
+    few = across <= _FEW_COLUMNS
+    if few:
+        columns = (_FEW_COLUMNS, *columns)
     for (rows, consumers, ping_pong), wide, cluster in product(_TILES, columns, _CLUSTERS):
         if rows >= 2 * max(down, 64) or wide >= 2 * max(across, 16):
             continue
@@ -73,12 +78,14 @@ def _candidates(
         for resident in (1, 2) if consumers == 1 else (1,):
             line = sum(scales.line(rows, wide)) * (1 if ping_pong else 2)
             stages = _stages(rows, wide, consumers, line, resident)
-            if stages >= 2:
+            if stages < 2:
+                continue
+            for overlap in (True, False) if few else (True,):
                 yield Schedule(
                     rows, wide, BLOCK, warps=4 * (consumers + 1), stages=stages,
                     programs=resident * slots if jobs > slots else slots, tma=True, transposed=transposed,
                     consumers=consumers, ping_pong=ping_pong, cluster_m=cluster[0], cluster_n=cluster[1],
-                    resident=resident,
+                    resident=resident, overlap=overlap,
                 )  # fmt: skip
 
 

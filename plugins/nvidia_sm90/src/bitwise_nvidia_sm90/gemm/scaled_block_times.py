@@ -89,6 +89,7 @@ _QUANTITIES = (
     "clusters", "at once", "rounds", "beside", "slices", "steps", "loads", "own columns", "columns in two",
     "common columns", "alternate", "column parts", "mapped rows", "mapped columns", "late", "iterations", "outside",
     "alone", "real rows", "real columns", "m", "n", "k", "down", "across", "brought", "bytes", "multiprocessors",
+    "overlaps",
 )  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def _row(
         not (tiles.maps_row_scales and tiles.maps_column_scales), -(-plan.slices.span // BLOCK), outside,
         all(alone for _, alone in sides), down / tiles_down,
         across / tiles_across, m, n, plan.k, down, across, brought, (m + n) * plan.k + _OUTPUT_BYTES * m * n,
-        multiprocessors,
+        multiprocessors, chosen.overlap,
     )  # fmt: skip
 
 
@@ -171,7 +172,7 @@ def modelled_times(given: Quantities, costs: ScaledBlockCosts) -> Quantities:
 _CORRECTED = (
     "rows", "columns", "stages", "consumers", "ping-pong", "cluster m", "cluster n", "transposed", "resident", "rounds",
     "beside", "slices", "steps", "loads", "own columns", "columns in two", "common columns", "alternate",
-    "column parts", "mapped rows", "mapped columns", "outside", "alone",
+    "column parts", "mapped rows", "mapped columns", "outside", "alone", "overlaps",
 )  # fmt: skip
 _CORRECTED_LOGARITHMS = ("iterations", "m", "n", "k", "down", "across", "clusters", "bytes")
 

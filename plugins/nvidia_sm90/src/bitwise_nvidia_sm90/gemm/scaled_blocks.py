@@ -5,7 +5,6 @@ Kernels of warpgroups compute them where tensor maps have the operands, and a Tr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors.problem import BLOCK_K, FinishedGEMM
@@ -14,7 +13,6 @@ from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.device_costs import costs_of_device
 from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map, type_of
-from bitwise_nvidia_sm90.gemm.measured_schedules import ranked
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, launch_of_call, prepare
 from bitwise_nvidia_sm90.gemm.run import compare_first
@@ -26,12 +24,6 @@ if TYPE_CHECKING:
     import torch
 
 _FP8 = frozenset({"e4m3", "e5m2"})
-FEW_ROWS = 8
-"""The most rows or columns of an output for which schedules are ranked as those of products without scales."""
-_FEW_COLUMNS = 16
-"""The columns of a tile up to which scales of their own cost little."""
-_CANDIDATES = 400
-"""The schedules among which one is that the scales allow."""
 
 
 def tile_of(m: int, n: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -126,27 +118,11 @@ def prepare_scaled(
 def schedules(
     planned: Plan, a: Any, b: Any, out: Any, scales_a: Any, scales_b: Any, *, left_first: bool
 ) -> list[Schedule]:
-    """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run.
-
-    Where rows of A or columns of B share scales, many columns of a tile with scales of their own come last: each thread
-    would load those, and a shared one of all columns is one load.
-    """
+    """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run."""
     if not isinstance(planned, MatrixPlan) or planned.k % BLOCK_K or not (has_map(a) and has_map(b)):
         return []
     m, n = (int(each) for each in out.shape)
-    if min(m, n) > FEW_ROWS:
-        scaling = BlockScaling(scales_a, scales_b, left_first)
-        own = scaling.scales(m, n, False), scaling.scales(m, n, True)
-        types = type_of(a), type_of(b), type_of(out)
-        return ranked_schedules(planned, m, n, own, types, costs_of_device(out.device).multiprocessors)
-    # The scales may leave room for one stage less.
-    found = [
-        replace(each, stages=each.stages - less)
-        for each in ranked(planned, a, b, out, _CANDIDATES)
-        if each.consumers
-        for less in (0, 1)
-    ]
-    shared = int(scales_a.shape[0]) < out.shape[0], int(scales_b.shape[1]) < out.shape[1]
-    if any(shared):
-        found.sort(key=lambda each: not shared[0 if each.transposed else 1] and each.block_n > _FEW_COLUMNS)
-    return found
+    scaling = BlockScaling(scales_a, scales_b, left_first)
+    own = scaling.scales(m, n, False), scaling.scales(m, n, True)
+    types = type_of(a), type_of(b), type_of(out)
+    return ranked_schedules(planned, m, n, own, types, costs_of_device(out.device).multiprocessors)

@@ -13,6 +13,7 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     PLAIN,
     Finishing,
     expected_seconds,
+    expected_seconds_by_pointers,
     expected_seconds_gathered,
     expected_seconds_packed,
 )
@@ -118,7 +119,7 @@ def seconds_of_schedules(
         elif kind == "gathered":
             own = expected_seconds_gathered(plan, chosen, m, n, k_contiguous, device)
         else:
-            own = _seconds_of_pointers(plan, chosen, m, n, device)
+            own = expected_seconds_by_pointers(plan, chosen, m, n, device.costs, device.multiprocessors)
         found[places] = own
     return found
 
@@ -133,22 +134,6 @@ def _kind(given: Schedule) -> str:
 def _ranked(schedules: Sequence[Schedule], seconds: Numbers) -> list[Schedule]:
     """Return schedules in the order of their times, but only the first _PER_TILE of each tile shape."""
     return _few_per_tile([schedules[int(place)] for place in np.argsort(seconds, kind="stable")])
-
-
-def _seconds_of_pointers(
-    plan: MatrixPlan, schedules: Sequence[Schedule], m: int, n: int, device: DeviceCosts
-) -> Numbers:
-    """Return rough times of a product under schedules without TMA, whose iterations wait for their loads."""
-    cost, programs = device.costs, device.multiprocessors
-    found = []
-    for each in schedules:
-        step = each.block_k // 2 if plan.instruction_k8 else each.block_k
-        iterations = -(-plan.slices.span // step)
-        jobs = each.tiles(m, n) * plan.slices.number
-        rate = cost["pointers"] * (each.block_m * each.block_n) ** cost["pointers by area"]
-        rounds = -(-jobs // programs) if each.warps > 4 else max(1.0, jobs / programs)
-        found.append(cost["launch by pointers"] + iterations * rounds * rate)
-    return np.array(found, dtype=float)
 
 
 def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:

@@ -1,0 +1,77 @@
+"""The order of sums of fp16 that probes of three values find."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_bench.cublas import fp16_sum_orders
+from bitwise_bench.cublas.fp16_sum_orders import SMALL, bounds_of, chain_answers, shared_tiles
+
+torch = pytest.importorskip("torch")
+
+
+class OfParts(fp16_sum_orders.Probe):
+    """A product on the CPU whose sums are those of parts of k; the last part comes first, or the first one."""
+
+    def __init__(self, m: int, n: int, k: int, bounds: Callable[[int, int], list[int]], *, down: bool) -> None:
+        self.torch, self.k, self.m, self.n, self.bounds, self.down = torch, k, m, n, bounds, down
+        self.out = torch.empty(m, n)
+
+    def joined(self, first: int, one: int, other: int, apart: tuple[int, int]) -> Any:
+        values = np.zeros(self.k, np.float16)
+        values[first], values[one], values[other] = 1.0, SMALL, SMALL
+        rows = []
+        for row in range(0, self.m, apart[0]):
+            line = []
+            for column in range(0, self.n, apart[1]):
+                ends = [0, *self.bounds(row, column), self.k]
+                parts = []
+                for start, end in itertools.pairwise(ends):
+                    total = np.float16(0)
+                    for value in values[start:end][values[start:end] != 0]:
+                        total = np.float16(total + value)
+                    parts.append(total)
+                total = np.float16(0)
+                for part in parts[::-1] if self.down else parts:
+                    total = np.float16(total + part)
+                line.append(bool(total != 1))
+            rows.append(line)
+        return torch.tensor(rows)
+
+
+def test_bounds_and_the_order_of_parts_are_found_by_tile() -> None:
+    def bounds(row: int, column: int) -> list[int]:
+        return [64, 160] if (row // 64 + column // 64) % 2 else [112]
+
+    for down in (False, True):
+        sets, places, orders = shared_tiles(OfParts(128, 128, 256, bounds, down=down))
+        assert [[sets[number] for number in line] for line in places] == [[[112], [64, 160]], [[64, 160], [112]]]
+        number = sets.index([64, 160])
+        # The first two parts of the sum join before the third one does.
+        early = {1, 2} if down else {0, 1}
+        assert orders == [[number, list(three), set(three[1:]) == early] for three in ((0, 1, 2), (1, 0, 2), (2, 0, 1))]
+    assert shared_tiles(OfParts(64, 64, 256, lambda *_: [], down=False))[0] == [[]]
+    assert bounds_of([False] * 5) == ()
+
+
+def test_chains_have_an_answer_for_every_three_values_or_for_pairs_at_distances() -> None:
+    chain = OfParts(1, 7, 8, lambda *_: [], down=False)
+    same, answers = chain_answers(chain)
+    assert same
+    assert len(answers) == 28 * 6
+    # In a chain two values join before a later one alone.
+    asked = [(first, one, other) for one in range(8) for other in range(one + 1, 8) for first in range(8)
+             if first not in (one, other)]  # fmt: skip
+    assert answers == "".join("01"[first > other] for first, one, other in asked)
+    halves = OfParts(1, 7, 48, lambda *_: [24], down=False)
+    same, answers = chain_answers(halves)
+    assert same
+    assert len(answers) == sum(
+        1 for first in (0, 1, 16, 24, 47) for distance in (1, 2, 4, 8, 16, 32) for one in range(48 - distance)
+        if first not in (one, one + distance)
+    )  # fmt: skip
