@@ -105,6 +105,42 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "num_key_value_heads": 2, "head_dim": 128,
         },
     ),
+    "tinyllama-1.1b": (
+        "LlamaForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 32,
+            "num_key_value_heads": 4, "head_dim": 64,
+        },
+    ),
+    "qwen3-1.7b": (
+        "Qwen3ForCausalLM",
+        {**_FIELDS, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16, "head_dim": 128},
+    ),
+    "starcoder2-3b": (
+        "Starcoder2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3072, "intermediate_size": 12288, "num_attention_heads": 24,
+            "num_key_value_heads": 2, "sliding_window": 4096,
+        },
+    ),
+    "phi-3-mini": (
+        "Phi3ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3072, "intermediate_size": 8192, "num_attention_heads": 32,
+            "num_key_value_heads": 32, "original_max_position_embeddings": 16384,
+        },
+    ),
+    "yi-1.5-6b": (
+        "LlamaForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+            "num_key_value_heads": 4, "head_dim": 128,
+        },
+    ),
+    "granite-3.1-8b": (
+        "GraniteForCausalLM",
+        {**_FIELDS, "hidden_size": 4096, "intermediate_size": 12800, "num_attention_heads": 32},
+    ),
 }  # fmt: skip
 """Widths that no kernel or schedule was chosen for."""
 WIDTHS |= HELD_OUT
