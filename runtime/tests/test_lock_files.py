@@ -106,3 +106,11 @@ def test_a_problem_with_two_descriptors_is_declined() -> None:
     with pytest.raises(LockError, match="is locked without a descriptor"):
         _ = Entry(problem=problem(1, 2, 9), declined="why").desc
     assert Lock().entries == ()
+
+
+@pytest.mark.parametrize(("k", "change"), [(1 << 10, "moved"), (1 << 24, "unknown")])
+def test_long_sums_of_different_descriptors_are_not_compared(k: int, change: str) -> None:
+    """A file with one line of 2^24 values of k takes no minutes."""
+    one, other = (lock_of([(problem(1, 1, k), descriptor(k, span))], {}) for span in (64, 128))
+    assert [each.change for each in differences(one, other)] == [change]
+    assert [each.change for each in differences(one, one)] == ["same"]
