@@ -240,8 +240,8 @@ class Operators:
             self._remove(scope)
         if not nested:
             raise InterceptionError(
-                "a lock, a recording or a mode ended in another thread than it began in, or before one that began in it, "
-                "so that operators may have run in the wrong one: enter and leave each in one thread, nested in "
+                "a lock, a recording or a mode ended in another thread than it began in, or before one that began in "
+                "it, so that operators may have run in the wrong one: enter and leave each in one thread, nested in "
                 "the others, and let no other task of asyncio run before it ends"
             )
 
