@@ -175,8 +175,8 @@ def first_module(engine: str, modules: Sequence[str]) -> str:
 def replace_functions(engine: str, modules: Sequence[str]) -> None:
     """Replace the functions of FUNCTIONS and OPERATORS that modules of an engine have, wherever it has imported them.
 
-    A function of OPERATORS is the engine's own outside of the mode, and, with a warning, for arguments that its stand-in
-    has not.  Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
+    A function of OPERATORS is the engine's own outside of the mode, and for arguments that its stand-in has not, with a
+    warning.  Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
     """
     for name in modules:
         try:
