@@ -232,7 +232,7 @@ def _stored(source: Source) -> tuple[Answers, list[str]]:
             if value is not None
         )
         if several:
-            wrong = f"--device {source.device} is a part of several names of GPUs; recorded are {names}"
+            wrong = f"--device {source.device!r} is a part of several names of GPUs; recorded are {names}"
         elif names:
             wrong = f"no answers for {asked} are recorded; recorded are {names}"
         else:

@@ -426,8 +426,7 @@ def model_layers(config: Mapping[str, Any], name: str) -> list[Layer]:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         raise CublasError(
-            f"{name}: the fields {'model_type' if kind is None else f'of model_type {kind!r}'} "
-            f"{'is missing' if kind is None else 'are not known'}; known are {', '.join(sorted(ARCHITECTURES))}. "
+            f"{name}: {'model_type is missing' if kind is None else f'the fields of model_type {kind!r} are not known'}; known are {', '.join(sorted(ARCHITECTURES))}. "
             "Give the products one by one as N K"
         )
     found = _Fields(name, config)
