@@ -29,6 +29,8 @@ def prepare(name: str) -> Mapping[str, Measured]:
     """Stand for the preparation of a model."""
     if name == "ended":
         raise SystemExit(3)
+    if name == "slow":
+        time.sleep(600)
     if name == "broken":
         raise ValueError(name)
     times = {"PyTorch": lambda: time.sleep(0.001), "mode": lambda: time.sleep(0.003)}
@@ -51,6 +53,11 @@ def test_a_model_that_cannot_be_prepared_has_no_costs(capfd: pytest.CaptureFixtu
     assert "broken could not be prepared" in capfd.readouterr().out
     with pytest.raises(RuntimeError, match="could not be measured"):
         dict(Costs(["ended"], 1, prepare).measured())
+
+
+def test_a_model_that_takes_too_long_to_be_prepared_is_not_measured() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    assert dict(Costs(["slow"], 1, prepare, seconds=0.5).measured()) == {"slow": {}}
 
 
 def test_ratios_are_geometric_means_by_kind() -> None:

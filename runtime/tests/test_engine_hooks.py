@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -28,6 +29,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv(vllm.OWN_VARIABLE, "1")
     monkeypatch.setattr(megatron, "_warned", set())
+    monkeypatch.setattr(process_mode, "_left", set())
     yield
     process_mode.disable()
 
@@ -178,7 +180,11 @@ def test_the_operators_of_an_engines_mode_are_those_of_pytorch(monkeypatch: pyte
     assert torch.equal(engine.matmul_persistent(x, weight.t(), bias=bias), expected[1])
     assert torch.equal(engine.bmm_batch_invariant(x[None], weight.t()[None], out=None)[0], expected[0])
     assert torch.equal(engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=None), norms)
-    assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, strategy=1) == own()
+    with pytest.warns(BatchVarianceWarning, match="was called with arguments that the mode has not"):
+        assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, strategy=1) == own()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, strategy=1) == own()
     residual, given = 2 * x, x.clone()
     with batch_invariant():
         unscaled, after = torch.nn.functional.rms_norm(x, (24,)), torch.nn.functional.rms_norm(3 * x, (24,), weight[0])
@@ -197,6 +203,10 @@ def test_the_operators_of_an_engines_mode_are_those_of_pytorch(monkeypatch: pyte
     assert torch.equal(engine.addmm_batch_invariant(bias, x, weight.t()), sums)
     process_mode.disable()
     assert layers.linear_batch_invariant(x, weight) == own()
+    monkeypatch.setenv(VARIABLE, "strict")
+    engine.enable_batch_invariant_mode()
+    with pytest.raises(BatchVarianceError, match="own kernel runs"):
+        engine.mean_dim(x, 1, strategy=1)
 
 
 def set_batch_invariance(enable: bool) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,6 +140,33 @@ def test_scopes_of_two_threads_stay_apart() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(run, (10.0, 100.0))) == [True, True]
+
+
+def test_tasks_that_take_turns_in_their_scopes_are_refused() -> None:
+    """The first task's product goes to the scope of the second one, which passes it on; a lock would compute it."""
+    traces, x = (Trace(), Trace()), torch.ones(2, 2)
+
+    async def product(trace: Trace) -> None:
+        with active(trace):
+            await asyncio.sleep(0)
+            torch.mm(x, x)
+
+    async def both() -> list[BaseException | None]:
+        return await asyncio.gather(*map(product, traces), return_exceptions=True)
+
+    errors = asyncio.run(both())
+    assert ["let no other task of asyncio run" in str(each) for each in errors] == [True, True]
+    assert [each.seen for each in traces] == [["mm"], ["mm", "mm"]]
+    asyncio.run(product(traces[0]))
+    assert traces[0].seen == ["mm", "mm"]
+
+
+def test_a_scope_ends_in_its_thread() -> None:
+    stack = ExitStack()
+    stack.enter_context(active(Trace()))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(InterceptionError, match="ended in another thread"):
+        pool.submit(stack.close).result()
+    interception.MULTIPLYING._of_thread.set(None)
 
 
 def test_a_thread_without_a_scope_is_covered_or_refused() -> None:

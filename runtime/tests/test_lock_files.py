@@ -51,6 +51,13 @@ def test_a_file_reads_back_and_invalid_files_are_refused(tmp_path: Path) -> None
             text.replace('"m":1,"n":1,"k":7', '"m":4,"n":5,"k":20,"batch":2,"stride_a":100'),
         ),
         ("ld_a = 20 leaves no gap", text.replace('"stride_a":100', '"ld_a":20')),
+        ("the lock file has version True", text.replace('"version": 2', '"version": true')),
+        ("the lock file has version 2.0", text.replace('"version": 2', '"version": 2.0')),
+        ("stride_a: input should be a valid integer, not '100'", text.replace('"stride_a":100', '"stride_a":"100"')),
+        ("transpose_a: input should be a valid boolean, not 'x'", text.replace('"m":1,', '"m":1,"transpose_a":"x",')),
+        ("scale belongs to steps: remove it", text.replace('"descriptor"', '"scale":2.0,"descriptor"')),
+        ("widened_from belongs to steps", text.replace('"descriptor"', '"widened_from":"e4m3","descriptor"')),
+        ("onto_addend: input should be a valid boolean", text.replace('"descriptor"', '"onto_addend":1,"descriptor"')),
     ]
     for number, (sentence, content) in enumerate(invalid):
         bad = tmp_path / f"{number}.json"
@@ -99,3 +106,11 @@ def test_a_problem_with_two_descriptors_is_declined() -> None:
     with pytest.raises(LockError, match="is locked without a descriptor"):
         _ = Entry(problem=problem(1, 2, 9), declined="why").desc
     assert Lock().entries == ()
+
+
+@pytest.mark.parametrize(("k", "change"), [(1 << 10, "moved"), (1 << 24, "unknown")])
+def test_long_sums_of_different_descriptors_are_not_compared(k: int, change: str) -> None:
+    """A file with one line of 2^24 values of k takes no minutes."""
+    one, other = (lock_of([(problem(1, 1, k), descriptor(k, span))], {}) for span in (64, 128))
+    assert [each.change for each in differences(one, other)] == [change]
+    assert [each.change for each in differences(one, one)] == ["same"]

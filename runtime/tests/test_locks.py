@@ -254,6 +254,8 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
     ]
     with pytest.raises(LockError, match="other_threads is 'all'; give one of 'error', 'cover', 'ignore'"):
         locked_products(lock, other_threads="all").__enter__()  # type: ignore[arg-type]
+    with pytest.raises(LockError, match="lock is a str; give the result of"), locked_products("a.json"):  # type: ignore[arg-type]
+        pass
     with pytest.raises(LockError, match='missing is \'ask\'; give "error" or "pass"'), locked_products(lock, "ask"):  # type: ignore[arg-type]
         pass
 

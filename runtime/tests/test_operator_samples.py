@@ -136,6 +136,10 @@ def test_drawn_integers_do_not_decrease() -> None:
     ("aten::silu", '[[{"module":"os"}],{}]', "'module' is no kind of argument"),
     ("aten::silu", '[[{"tensor":["load",[4],[1],"cpu"]}],{}]', "its arguments cannot be read"),
     ("aten::mm", '[[{"tensor":["float32",[4,4],[4,1],"cpu"]}],{}]', "it fails for drawn values"),
+    ("aten::silu", '[[{"tensor":["quint8",[4],[1],"cpu"]}],{}]', "its tensors cannot be drawn"),
+    ("aten::silu", '[[{"tensor":["bits8",[4],[1],"cpu"]}],{}]', "its tensors cannot be drawn"),
+    ("aten::silu.overloads", "[[],{}]", "has no operator aten::silu.overloads"),
+    ("aten::from_file", '[["made",true,10],{"dtype":{"dtype":"uint8"}}]', "it computes with no tensor"),
     ("aten::bernoulli", '[[{"tensor":["float32",[4],[1],"cpu"]}],{}]', "it draws random numbers"),
 ])  # fmt: skip
 def test_a_call_without_a_sample_has_a_reason(operator: str, arguments: str, reason: str) -> None:

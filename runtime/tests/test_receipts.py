@@ -145,6 +145,13 @@ def test_every_claim_is_checked(receipt: Receipt, tmp_path: Path) -> None:
     }  # fmt: skip
     assert outcomes(verified(receipt, where=HERE))["products.measured"] == "not checked"
     assert outcomes(verified(receipt, where=replaced(HERE, device={})))["environment"] == "not checked"
+    without = replaced(HERE, packages={"bitwise-core": Package(version="0.1.0")})
+    for one, other in ((HERE, without), (without, HERE)):
+        assert outcomes(verified(replaced_environment(receipt, one), where=other))["environment"] == "not checked"
+
+
+def replaced_environment(receipt: Receipt, where: Environment) -> Receipt:
+    return receipt.model_copy(update={"environment": where})
 
 
 def replaced(where: Environment, **fields: Any) -> Environment:
@@ -190,6 +197,7 @@ def changed(receipt: Receipt, change: Callable[[Any], None]) -> Receipt:
     [
         (lambda it: it["operators"].pop(), {"lock", "products.dropped"}),
         (lambda it: it["recorded"].update(device="other"), {"lock", "environment"}),
+        (lambda it: it["environment"]["device"].update(device="other"), {"environment"}),
         (lambda it: it["operators"][3].update(descriptor=descriptor(20).to_text()), {"lock", "operators",
                                                                                     "products.dropped"}),
         (lambda it: it["operators"][1]["claims"].append("products.order"), {"operators"}),
@@ -351,6 +359,13 @@ def test_the_command_says_what_a_plugin_could_not_confirm(folder: Path, monkeypa
     status, out, _ = ran("small.json", "--ask")
     assert (status, out.splitlines()[1].split(":")[0]) == (0, "1 products are assumed")
     assert "assumed:" not in ran("small.json")[1]
+
+
+def test_the_command_says_that_it_is_not_on_the_machine_of_the_run(folder: Path) -> None:
+    lock_of([(problem(4, 5, 20), descriptor(20))], {**ORIGIN, "device": "another GPU"}).write("other.json")
+    status, out, _ = ran("other.json")
+    assert (status, out.splitlines()[1]) == (0, "this is not the machine of the run: device is a GPU, not another GPU")
+    assert len(ran("small.json")[1].splitlines()) == 1
 
 
 def test_a_file_that_the_receipt_has_not_is_refused(folder: Path) -> None:

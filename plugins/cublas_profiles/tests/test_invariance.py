@@ -26,6 +26,7 @@ from bitwise_cublas_profiles.invariance import answers as recorded
 from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run
 from bitwise_cublas_profiles.invariance.certificate import BitsClass, Certificate, Certifier, Verdict, overall
 from bitwise_cublas_profiles.invariance.confirmation import MAXIMUM_SAMPLES, compared, sampled_rows
+from bitwise_cublas_profiles.invariance.model_products import quantised
 from bitwise_cublas_profiles.invariance.products import Operator, Product
 from bitwise_cublas_profiles.invariance.settings import Settings
 from bitwise_cublas_profiles.invariance.witnesses import Described, drawn_operands, find_witness, row_bits
@@ -410,6 +411,12 @@ def test_mistakes_on_the_command_line(arguments: list[str], sentence: str) -> No
         else:
             pytest.skip("torch is installed")
     assert run(*arguments) == (2, "", f"bitwise: {sentence}\n")
+
+
+def test_quantised_weights_are_said_not_to_be_those_of_the_products() -> None:
+    assert quantised({"quantization_config": None}, "a.json") == quantised({}, "a.json") == []
+    (sentence,) = quantised({"quantization_config": {"quant_method": "fp8"}}, "a.json")
+    assert sentence.startswith("a.json has a quantization_config")
 
 
 def test_answers_of_the_distribution_are_the_default(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,14 +223,27 @@ class Operators:
     def active(self, scope: Scope) -> Iterator[None]:
         """Pass the operators of this thread to a scope, inside of the scopes that are active already.
 
-        Raises InterceptionError where PyTorch is older than 2.10.
+        Raises InterceptionError where PyTorch is older than 2.10, and at the end of a block that is not nested in the
+        thread's other blocks, as those of two tasks of asyncio that take turns: the operators of one task may have gone
+        to the scope of the other.
         """
         self._add(scope)
+        before, mine = self._of_thread.get(), (scope, *self.scopes())
+        self._of_thread.set(mine)
         try:
-            with self.held((scope, *self.scopes())):
-                yield
+            yield
         finally:
+            found = self._of_thread.get()
+            nested = found is mine
+            others = None if found is None else tuple(each for each in found if each is not scope)
+            self._of_thread.set(before if nested else others)
             self._remove(scope)
+        if not nested:
+            raise InterceptionError(
+                "a lock, a recording or a mode ended in another thread than it began in, or before one that began in "
+                "it, so that operators may have run in the wrong one: enter and leave each in one thread, nested in "
+                "the others, and let no other task of asyncio run before it ends"
+            )
 
     @contextmanager
     def held(self, scopes: tuple[Scope, ...]) -> Iterator[None]:

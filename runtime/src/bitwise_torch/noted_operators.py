@@ -85,10 +85,19 @@ def _noted_kernels() -> tuple[KernelName, ...]:
 def _is_noted(name: str, schema: Any) -> bool:
     """Return whether calls of an operator are noted: it returns new tensors, or writes to its arguments."""
     views = any(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
-    tensors = [each.name for each in schema.arguments if "Tensor" in str(each.type)]
-    if not tensors or views or is_intercepted(name) or _UNNOTED.match(name):
+    if views or is_intercepted(name) or not computes(name, schema):
         return False
-    return _NUMBERS.isdisjoint(tensors) or not _takes_numbers(name, schema.overload_name)
+    return _NUMBERS.isdisjoint(_tensors(schema)) or not _takes_numbers(name, schema.overload_name)
+
+
+def computes(name: str, schema: Any) -> bool:
+    """Return whether an operator, whose name is without namespace and overload, computes with tensors that it gets."""
+    return bool(_tensors(schema)) and not _UNNOTED.match(name)
+
+
+def _tensors(schema: Any) -> list[str]:
+    """Return the names of the arguments that are tensors or lists of them."""
+    return [each.name for each in schema.arguments if "Tensor" in str(each.type)]
 
 
 def _takes_numbers(name: str, overload: str) -> bool:

@@ -21,6 +21,7 @@ from bitwise_core.json_text import parse_json
 from bitwise_torch.interception import ATTENTION_PREFIX, without_interception
 from bitwise_torch.locks import LibraryOperator
 from bitwise_torch.locks.library_operators import REMEDY
+from bitwise_torch.noted_operators import computes
 
 if TYPE_CHECKING:
     import torch
@@ -194,8 +195,10 @@ def _overload(operator: str) -> Any:
     name, _, overload = operator.removeprefix("aten::").partition(".")
     packet = getattr(torch.ops.aten, name, None)
     found = None if packet is None else getattr(packet, overload or "default", None)
-    if found is None:
+    if not isinstance(found, torch._ops.OpOverload):
         raise NotSampled(f"PyTorch {torch.__version__} has no operator {operator}")
+    if not computes(name, found._schema):  # aten::from_file writes a file
+        raise NotSampled("it computes with no tensor")
     return found
 
 
@@ -222,7 +225,7 @@ def _digest_of_run(overload: Any, text: str) -> str:
                     digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
                     digest.update(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = _first_line(error)
         if isinstance(error, getattr(torch, "AcceleratorError", ())):
             raise SampleError(
                 f"a sample of {schema.name} stopped the GPU ({reason}): record with operators=False"
@@ -256,7 +259,13 @@ def _drawn_call(text: str) -> tuple[list[Any], dict[str, Any]]:
         drawn = _Drawn()
         return [drawn.value(each) for each in arguments], {str(name): drawn.value(options[name]) for name in options}
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        raise NotSampled(f"its arguments cannot be read ({error})") from None
+        raise NotSampled(f"its arguments cannot be read ({_first_line(error)})") from None
+    except RuntimeError as error:
+        raise NotSampled(f"its tensors cannot be drawn ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 class _Drawn:

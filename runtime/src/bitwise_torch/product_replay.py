@@ -388,6 +388,8 @@ def locked_products(
     compute raises LockError in either case.  An operator that is left to PyTorch and whose own runs may differ causes
     an UndeterminedWarning.
     """
+    if not isinstance(lock, Lock):
+        raise LockError(f"lock is a {type(lock).__name__}; give the result of bitwise_torch.locks.read_lock")
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')
     check_other_threads(other_threads, LockError)

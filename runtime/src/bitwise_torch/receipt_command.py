@@ -63,6 +63,7 @@ def write(
     """
     from bitwise_torch.locks import read_lock
     from bitwise_torch.receipts import receipt_of
+    from bitwise_torch.receipts.verification import device_differences
 
     with lock_errors_as_sentences():
         content = receipt_of(read_lock(lock), _named(files), profile=_profile(library) if ask else None)
@@ -73,6 +74,8 @@ def write(
         f"{out}: {len(content.operators)} products, {without} of them without a descriptor; claims: "
         + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     )
+    for sentence in device_differences(content.recorded, content.environment.device):
+        typer.echo(f"this is not the machine of the run: {sentence}")
     unasked = sum(each.descriptor is not None and each.support == "not asked" for each in content.operators)
     if ask and unasked:
         typer.echo(

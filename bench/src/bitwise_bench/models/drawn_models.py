@@ -1,4 +1,4 @@
-"""Configurations of models with drawn sizes: widths, heads, vocabularies and experts that nobody chose."""
+"""Configurations of models with drawn sizes: widths, heads, vocabularies, experts and windows that nobody chose."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ _WIDTHS = (
     "shared_expert_intermediate_size",
 )  # fmt: skip
 """Fields of widths inside of a layer, which depend on no other field."""
+_EXPERTS = (
+    ("num_experts", "num_experts_per_tok"), ("num_local_experts", "num_experts_per_tok"),
+    ("n_routed_experts", "num_experts_per_tok"), ("moe_num_experts", "moe_k"), ("num_experts", "moe_topk"),
+)  # fmt: skip
+"""Fields of the number of experts, and of those that serve a token."""
+_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
+"""Fields of the greatest magnitudes of scores and of logits."""
 _HEAD_WIDTHS = (64, 80, 96, 128)
 _HEADS = (4, 6, 8, 10, 12)
 _NAMES = {
@@ -21,7 +28,8 @@ _NAMES = {
 def drawn_fields(fields: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
     """Return the fields of a model's configuration with other sizes, which a seed and the model's name decide.
 
-    The number of layers and the kinds of layers stay.  A width of a layer is a multiple of 8.
+    The number of layers and the kinds of layers stay.  A width of a layer is a multiple of 8.  A window has 5 to 90
+    tokens.  Whether the embeddings of a model are tied to its last product is drawn as well.
     """
     source = random.Random(f"{seed}:{name}")
     found = dict(fields)
@@ -35,6 +43,16 @@ def drawn_fields(fields: dict[str, Any], name: str, seed: int) -> dict[str, Any]
             _draw_heads(found, width, heads, of_keys, source)
     if "word_embed_proj_dim" in found:
         found["word_embed_proj_dim"] = found["hidden_size"]
+    for experts, of_token in _EXPERTS:
+        if experts in found and of_token in found:
+            found[experts] = 2 * source.randint(2, 6)
+            found[of_token] = source.randint(1, found[experts] // 2)
+    if "sliding_window" in found:
+        found["sliding_window"] = source.randint(5, 90)
+    for each in _CAPS:
+        if each in found:
+            found[each] = round(found[each] * source.uniform(0.02, 1.2), 2)
+    found["tie_word_embeddings"] = source.random() < 0.5
     return found
 
 

@@ -24,6 +24,7 @@ from bitwise_bench.models.mode_costs import (
     Scope,
     Work,
     add_costs,
+    add_preparation,
     captured,
     decode,
     filled_cache,
@@ -117,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="+", choices=MEASURED, default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=15, help="measured turns of each scope")
+    add_preparation(parser)
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
@@ -127,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "held out": [f"{name}{end}" for name in HELD_OUT for end in ("", PINNED, COMPILED)], "turns": given.rounds,
         **no_times(),
     }  # fmt: skip
-    for name, times in Costs(given.models, given.rounds, prepared).measured():
+    for name, times in Costs(given.models, given.rounds, prepared, given.preparation).measured():
         add_costs(content, name, times)
         print(name, json.dumps({each: content[each][name] for each in ("milliseconds", "quartiles")}), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -105,6 +105,42 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "num_key_value_heads": 2, "head_dim": 128,
         },
     ),
+    "tinyllama-1.1b": (
+        "LlamaForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 32,
+            "num_key_value_heads": 4, "head_dim": 64,
+        },
+    ),
+    "qwen3-1.7b": (
+        "Qwen3ForCausalLM",
+        {**_FIELDS, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16, "head_dim": 128},
+    ),
+    "starcoder2-3b": (
+        "Starcoder2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3072, "intermediate_size": 12288, "num_attention_heads": 24,
+            "num_key_value_heads": 2, "sliding_window": 4096,
+        },
+    ),
+    "phi-3-mini": (
+        "Phi3ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3072, "intermediate_size": 8192, "num_attention_heads": 32,
+            "num_key_value_heads": 32, "original_max_position_embeddings": 16384,
+        },
+    ),
+    "yi-1.5-6b": (
+        "LlamaForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+            "num_key_value_heads": 4, "head_dim": 128,
+        },
+    ),
+    "granite-3.1-8b": (
+        "GraniteForCausalLM",
+        {**_FIELDS, "hidden_size": 4096, "intermediate_size": 12800, "num_attention_heads": 32},
+    ),
 }  # fmt: skip
 """Widths that no kernel or schedule was chosen for."""
 WIDTHS |= HELD_OUT
@@ -377,7 +413,9 @@ def prepared_by_name(name: str) -> dict[str, Measured]:
     return prepared_rows() if name == "rows" else prepared(name)
 
 
-def _prepare_and_measure(prepare: _Prepare, name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
+def _prepare_and_measure(
+    prepare: _Prepare, name: str, rounds: int, ready: Any, begin: Any, alone: Any, results: Any
+) -> None:
     """Prepare a model, wait until all are prepared, and measure it alone; one that cannot be prepared has no costs."""
     works: Mapping[str, Measured] = {}
     try:
@@ -385,35 +423,52 @@ def _prepare_and_measure(prepare: _Prepare, name: str, rounds: int, ready: Any, 
     except Exception:  # the other models are still measured
         traceback.print_exc()
         print(f"{name} could not be prepared", flush=True)
-    ready.wait()
+    ready.set()
+    begin.wait()
     with alone:
         results.put((name, costs(works, rounds)))
 
 
 class Costs:
-    """The costs of models, which are prepared at once, each in a process, and measured one after the other."""
+    """The costs of models, which are prepared at once, each in a process, and measured one after the other.
 
-    def __init__(self, names: Sequence[str], rounds: int, prepare: _Prepare = prepared_by_name) -> None:
+    Models that take more than `seconds` to be prepared are not measured.
+    """
+
+    def __init__(
+        self, names: Sequence[str], rounds: int, prepare: _Prepare = prepared_by_name, seconds: float = math.inf
+    ) -> None:
         context = get_context("spawn")
         # A process opens these when it starts; they end with the last reference to them here.
-        self._ready, self._alone, self._results = context.Barrier(len(names) + 1), context.Lock(), context.Queue()
-        self._processes = [
-            context.Process(
+        self._begin, self._alone, self._results = context.Event(), context.Lock(), context.Queue()
+        self._ready = {name: context.Event() for name in names}
+        self._processes = {
+            name: context.Process(
                 target=_prepare_and_measure,
-                args=(prepare, name, rounds, self._ready, self._alone, self._results),
+                args=(prepare, name, rounds, ready, self._begin, self._alone, self._results),
                 daemon=True,
             )
-            for name in names
-        ]
-        for each in self._processes:
+            for name, ready in self._ready.items()
+        }
+        self._end = time.monotonic() + seconds
+        for each in self._processes.values():
             each.start()
 
     def measured(self) -> Iterator[tuple[str, dict[str, Times]]]:
-        """Let the models be measured, and yield each with its times.  Raises RuntimeError where a process failed."""
-        while self._ready.n_waiting < len(self._processes):
+        """Let the models be measured, and yield each with its times; one that was not prepared in time has none.
+
+        Raises RuntimeError where a process failed.
+        """
+        while not all(each.is_set() for each in self._ready.values()) and time.monotonic() < self._end:
             self._check()
             time.sleep(0.05)
-        self._ready.wait()
+        for name in [name for name, ready in self._ready.items() if not ready.is_set()]:
+            process = self._processes.pop(name)
+            process.kill()
+            process.join()
+            print(f"{name} was not prepared in time", flush=True)
+            yield name, {}
+        self._begin.set()
         left = len(self._processes)
         while left:
             try:
@@ -422,13 +477,21 @@ class Costs:
                 self._check()
             else:
                 left -= 1
-        for each in self._processes:
+        for each in self._processes.values():
             each.join()
 
     def _check(self) -> None:
         """Raise RuntimeError where a process failed."""
-        if any(each.exitcode for each in self._processes):
+        if any(each.exitcode for each in self._processes.values()):
             raise RuntimeError("a model could not be measured; its error is printed above")
+
+
+def add_preparation(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the seconds in which models are prepared."""
+    parser.add_argument(
+        "--preparation", type=float, default=math.inf, metavar="SECONDS",
+        help="do not measure models that take more time to be prepared",
+    )  # fmt: skip
 
 
 def ratios_of_turns(times: Times) -> dict[str, list[float]]:
@@ -511,6 +574,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--no-starved", action="store_true", help="do not measure PyTorch in processes without workspaces; shorter"
     )
+    add_preparation(parser)
     given = parser.parse_args(arguments)
     content = {
         "environment": environment(),
@@ -518,7 +582,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **no_costs(),
     }
     starved = [f"{name} {STARVED}" for name in given.models if name in WIDTHS and not given.no_starved]
-    for name, times in Costs([*given.models, *starved], given.rounds).measured():
+    for name, times in Costs([*given.models, *starved], given.rounds, seconds=given.preparation).measured():
         add_costs(content, name, times)
         print(name, json.dumps({what: medians(each) for what, each in times.items()}, indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -197,6 +197,14 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "embd_pdrop": 0.0, "attn_pdrop": 0.0, "attn_implementation": "eager",
         },
     ),
+    # transformers' own call of scaled_dot_product_attention has no soft cap.
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        {
+            **_SMALL, **_WINDOWS, "head_dim": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+            "query_pre_attn_scalar": 256, "attn_implementation": "bitwise",
+        },
+    ),
     "ernie4.5-moe": (
         "Ernie4_5_MoeForCausalLM",
         {
@@ -215,7 +223,7 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 """Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
 
-NOT_PACKED = frozenset({"lfm2", "llama4", "opt"})
+NOT_PACKED = frozenset({"gpt-oss", "lfm2", "llama4", "opt"})
 """Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
 
 OWN_ATTENTION = frozenset({"codegen"})

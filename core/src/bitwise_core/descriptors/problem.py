@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from pydantic import StrictBool, model_validator
+from pydantic import StrictBool, StrictInt, model_validator
 
 from bitwise_core.descriptors import Cut, GEMMDesc, Record, Step
 from bitwise_core.descriptors import Epilogue as Steps
@@ -107,8 +107,8 @@ class GEMMProblem(Record):
     ld_a: Positive | None = None
     ld_b: Positive | None = None
     batch: Positive | None = None
-    stride_a: int | None = None
-    stride_b: int | None = None
+    stride_a: StrictInt | None = None
+    stride_b: StrictInt | None = None
     epilogue: Epilogue = "none"
     finish: Finish | None = None
     grouped: StrictBool = False
@@ -123,8 +123,9 @@ class GEMMProblem(Record):
             return fields
         found = dict(fields)
         for name, (rows, columns) in (("a", ("m", "k")), ("b", ("k", "n"))):
-            if 1 in (found.get(rows), found.get(columns)) and found.get(f"ld_{name}") is None:
-                found.pop(f"transpose_{name}", None)
+            dense_vector = 1 in (found.get(rows), found.get(columns)) and found.get(f"ld_{name}") is None
+            if dense_vector and found.get(f"transpose_{name}") is True:
+                del found[f"transpose_{name}"]
         return found
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -13,13 +14,20 @@ from importlib import import_module
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.mode import BatchInvariance, batch_invariant
+from bitwise_torch.batch_invariance.mode import (
+    BatchInvariance,
+    BatchVarianceError,
+    BatchVarianceWarning,
+    batch_invariant,
+)
 
 VARIABLE = "BITWISE_BATCH_INVARIANT"
 """The environment variable that asks for the mode: "1", or "strict", where what is not covered is an error."""
 
 _lock = threading.Lock()
 _mode: BatchInvariance | None = None
+_left: set[str] = set()
+"""The functions of engines that were warned of."""
 
 
 class EngineHookError(BitwiseError, RuntimeError):
@@ -167,9 +175,8 @@ def first_module(engine: str, modules: Sequence[str]) -> str:
 def replace_functions(engine: str, modules: Sequence[str]) -> None:
     """Replace the functions of FUNCTIONS and OPERATORS that modules of an engine have, wherever it has imported them.
 
-    A function of OPERATORS is the engine's own outside of the mode, and for arguments that its stand-in has not.
-
-    Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
+    A function of OPERATORS is the engine's own outside of the mode, and for arguments that its stand-in has not, with a
+    warning.  Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
     """
     for name in modules:
         try:
@@ -202,10 +209,21 @@ def _in_the_mode(original: Callable[..., Any], own: Callable[..., Any]) -> Calla
         try:
             signature.bind(*arguments, **given)
         except TypeError:
+            _note_other_arguments(f"{original.__module__}.{original.__name__}")
             return original(*arguments, **options)
         return own(*arguments, **given)
 
     return function
+
+
+def _note_other_arguments(name: str) -> None:
+    """Warn once of a function that was called with arguments that the mode has not.  Raises BatchVarianceError."""
+    sentence = f"{name} was called with arguments that the mode has not: the engine's own kernel runs, in its own order"
+    if _mode is not None and _mode.strict:
+        raise BatchVarianceError(sentence)
+    if name not in _left:
+        _left.add(name)
+        warnings.warn(f"{sentence}; later calls cause no warning", BatchVarianceWarning, stacklevel=3)
 
 
 def replace_function(package: str, name: str, original: Any, own: Callable[..., Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StrictInt, StringConstraints, model_validator
 
 from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc
 from bitwise_core.validated_records import ValidatedRecord
@@ -16,7 +16,7 @@ MAXIMUM_FORMS = 1 << 10
 MAXIMUM_WIDTH = 1 << 16
 """The maximum number of components of a head."""
 
-Width = Annotated[int, Field(ge=0, le=MAXIMUM_WIDTH)]
+Width = Annotated[StrictInt, Field(ge=0, le=MAXIMUM_WIDTH)]
 Text = Annotated[str, StringConstraints(max_length=1 << 12)]
 
 
@@ -33,7 +33,7 @@ class PinnedAttention(ValidatedRecord):
     dtype: Literal["fp32", "fp16", "bf16"]
     depth: Width
     width: Width
-    order: Annotated[int, Field(ge=1, le=1 << 16)]
+    order: Annotated[StrictInt, Field(ge=1, le=1 << 16)]
     descriptor: Text | None = None
     gradient: Text | None = None
 

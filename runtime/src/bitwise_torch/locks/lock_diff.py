@@ -11,6 +11,9 @@ from bitwise_core.plugins import registry
 from bitwise_core.probing.reconstruction.equivalence import same_computation
 from bitwise_torch.locks.lock_file import Entry, Lock
 
+MAXIMUM_STEPS = 1 << 18
+"""The most instructions of one output element whose order is compared with another one; it takes a second."""
+
 Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
 
 
@@ -19,7 +22,8 @@ class Difference:
     """A problem of two locks with its entry in each.
 
     `change` is `moved` where the two descriptors compute differently, so that the bits may differ, and `unknown` where
-    an entry has no descriptor, or where the descriptors differ and no plugin has a matrix unit of theirs.
+    an entry has no descriptor, or where the descriptors differ, and no plugin has a matrix unit of theirs or one of
+    them has more than MAXIMUM_STEPS instructions for an output element.
     """
 
     problem: GEMMProblem
@@ -72,6 +76,8 @@ def _change(a: Entry | None, b: Entry | None) -> Change:
         return "moved"
     if a.descriptor == b.descriptor:
         return "same"
+    if any(each.desc.k > MAXIMUM_STEPS * each.desc.instruction_k for each in (a, b)):
+        return "unknown"
     try:
         return "same" if same_computation(a.desc, b.desc, registry.default().matrix_units) else "moved"
     except DescriptorError:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictFloat, ValidationError, field_validator, model_validator
 
 from bitwise_core.descriptors import Descriptor, DescriptorError, Epilogue, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, BlockScaling, FinishedGEMM, GEMMProblem, Scaled
@@ -48,13 +48,13 @@ class Entry(ValidatedRecord):
 
     problem: GEMMProblem
     descriptor: str | None = None
-    rounded_first: bool = False
+    rounded_first: StrictBool = False
     steps: str | None = None
     scaled: Scaled = "none"
-    scale: float = 1.0
+    scale: StrictFloat = 1.0
     widened_from: str | None = None
     block_scaling: BlockScaling = "none"
-    onto_addend: bool = False
+    onto_addend: StrictBool = False
     declined: str | None = None
 
     @model_validator(mode="after")
@@ -65,6 +65,10 @@ class Entry(ValidatedRecord):
             raise ValueError("rounded_first needs a descriptor and a problem with a bias: remove it")
         if (self.steps is not None) != (self.descriptor is not None and self.problem.finish is not None):
             raise ValueError("steps belong to a problem with a finish and a descriptor: give them there only")
+        if self.steps is None:
+            for name in ("scaled", "scale", "widened_from", "block_scaling"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} belongs to steps: remove it")
         if self.descriptor is None:
             return self
         if self.onto_addend and self.steps is None:
@@ -161,7 +165,9 @@ class Lock(ValidatedRecord):
         return value
 
     @model_validator(mode="after")
-    def _version_of_attention(self) -> Lock:
+    def _version_fits(self) -> Lock:
+        if self.operators and self.version == VERSIONS[0]:
+            raise ValueError(f"version {VERSIONS[0]} has no operators: write the lock again")
         if self.attention is not None and self.version != VERSIONS[-1]:
             raise ValueError(f"attention is pinned in version {VERSIONS[-1]}, and the lock has {self.version}")
         return self
@@ -232,9 +238,10 @@ class Lock(ValidatedRecord):
             ) from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise LockError(f'{name}: this is not a lock file; a lock file has "format": "{FORMAT}"')
-        if content.get("version") not in VERSIONS:
+        version = content.get("version")
+        if type(version) is not int or version not in VERSIONS:
             raise LockError(
-                f"{name}: the lock file has version {content.get('version')!r} and this bitwise reads versions "
+                f"{name}: the lock file has version {version!r:.40} and this bitwise reads versions "
                 f"{VERSIONS[0]} to {VERSIONS[-1]}: write the lock again, or install the bitwise that wrote the file"
             )
         try:

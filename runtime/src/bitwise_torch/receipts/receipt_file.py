@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.errors import BitwiseError
@@ -68,7 +68,7 @@ class Kernel(_Strict):
 
     name: Name
     digest: Digest
-    bytes: Annotated[int, Field(ge=0)]
+    bytes: Annotated[StrictInt, Field(ge=0)]
 
 
 class Operator(Entry):
@@ -163,9 +163,10 @@ class Receipt(_Strict):
             raise ReceiptError(f"{name}: this is not complete JSON ({error}); write the receipt again") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ReceiptError(f'{name}: this is not a receipt; a receipt has "format": "{FORMAT}"')
-        if content.get("version") != VERSION:
+        version = content.get("version")
+        if type(version) is not int or version != VERSION:
             raise ReceiptError(
-                f"{name}: the receipt has version {content.get('version')!r} and this bitwise reads version {VERSION}: "
+                f"{name}: the receipt has version {version!r:.40} and this bitwise reads version {VERSION}: "
                 "install the bitwise that wrote the receipt"
             )
         try:

@@ -90,12 +90,14 @@ def _claim_check(
     outcome: Outcome
     if claim.name == ENVIRONMENT:
         here = where or environment()
-        details = tuple(environment_differences(receipt.environment, here))
-        details += tuple(_device_differences(receipt.recorded, here.device))
-        unknown = bool(receipt.recorded) and not here.device
+        details = tuple(dict.fromkeys((
+            *environment_differences(receipt.environment, here),
+            *device_differences(receipt.recorded, here.device),
+            *device_differences(receipt.environment.device, here.device),
+        )))  # fmt: skip
+        unknown = tuple(_not_compared(receipt, here))
         outcome = "failed" if details else "not checked" if unknown else "held"
-        if unknown:
-            details += ("no library and device are found here",)
+        details += unknown
     elif claim.name.startswith("unit."):
         outcome = "held" if expected == claim else "not checked"
         details = () if expected == claim else (f"the installed plugins say: {expected.kind}, {expected.method}",)
@@ -165,7 +167,20 @@ def environment_differences(one: Environment, other: Environment) -> Iterator[st
             yield f"{name} is {other.variables.get(name, 'not set')}, not {one.variables.get(name, 'not set')}"
 
 
-def _device_differences(recorded: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
+def _not_compared(receipt: Receipt, here: Environment) -> Iterator[str]:
+    """Yield a sentence for each part of the environment that cannot be compared."""
+    if (receipt.recorded or receipt.environment.device) and not here.device:
+        yield "no library and device are found here"
+    for name, package in receipt.environment.packages.items():
+        there = here.packages.get(name)
+        if there is None or there.version != package.version:
+            continue
+        if (package.code is None) != (there.code is None):
+            yield f"{name}: its code has a digest {'here' if package.code is None else 'in the receipt'} only"
+
+
+def device_differences(recorded: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each difference in what is recorded of library and device, and what is found here."""
     for name in sorted({*recorded} & {*here}):
         if recorded[name] != here[name]:
             yield f"{name} is {here[name]}, not {recorded[name]}"

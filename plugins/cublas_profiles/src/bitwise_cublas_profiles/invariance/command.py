@@ -105,14 +105,21 @@ def invariance(
     """
     from bitwise_cublas_profiles.invariance.certificate import STATUS, Verdict, overall
     from bitwise_cublas_profiles.invariance.confirmation import confirm
-    from bitwise_cublas_profiles.invariance.model_products import ModelProduct, model_products, read_config
+    from bitwise_cublas_profiles.invariance.model_products import (
+        ModelProduct,
+        model_products,
+        quantised,
+        read_config,
+    )
     from bitwise_cublas_profiles.invariance.products import OPERATORS, Product
     from bitwise_cublas_profiles.invariance.settings import Settings
     from bitwise_cublas_profiles.query import CublasError
 
     given: list[ModelProduct]
+    notes: list[str] = []
     if model is not None and n is None:
-        given = model_products(read_config(model), str(model), dtype, fused=fused, parts=parallel)
+        config, name = read_config(model), str(model)
+        given, notes = model_products(config, name, dtype, fused=fused, parts=parallel), quantised(config, name)
     elif model is None and n is not None and k is not None:
         if operator not in OPERATORS:
             raise CublasError(f"--op: {operator!r} is not one of {', '.join(OPERATORS)}")
@@ -136,9 +143,11 @@ def invariance(
     if confirmed is not None and any(each.refuted for each in confirmed):
         verdict = Verdict.NOT_INVARIANT
     if as_json:
-        print_answer("cublas-invariance", _as_json(given, settings, report, verdict, confirmed))
+        print_answer("cublas-invariance", _as_json(given, settings, report, verdict, confirmed, notes))
     else:
         _show(given, settings, report, confirmed)
+        for sentence in notes:
+            typer.echo(f"note: {sentence}")
     raise typer.Exit(STATUS[verdict])
 
 
@@ -232,7 +241,7 @@ def _stored(source: Source) -> tuple[Answers, list[str]]:
             if value is not None
         )
         if several:
-            wrong = f"--device {source.device} is a part of several names of GPUs; recorded are {names}"
+            wrong = f"--device {source.device!r} is a part of several names of GPUs; recorded are {names}"
         elif names:
             wrong = f"no answers for {asked} are recorded; recorded are {names}"
         else:
@@ -289,13 +298,14 @@ def _show(
 
 def _as_json(
     given: list[ModelProduct], settings: Settings, report: Report, verdict: Verdict,
-    confirmed: list[Confirmation] | None,
+    confirmed: list[Confirmation] | None, notes: list[str],
 ) -> dict[str, Any]:  # fmt: skip
 
     from bitwise_cublas_profiles.invariance import text
 
     return {
-        "verdict": verdict.value, "claim": text.CLAIM, "scope": list(text.SCOPE), "assumptions": list(text.ASSUMPTIONS),
+        "verdict": verdict.value, "claim": text.CLAIM, "scope": [*text.SCOPE, *notes],
+        "assumptions": list(text.ASSUMPTIONS),
         "provenance": dict(report.provenance), "answers": report.source, "settings": settings.record(),
         "products": [
             {

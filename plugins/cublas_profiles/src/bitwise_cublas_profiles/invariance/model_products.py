@@ -425,10 +425,9 @@ def model_layers(config: Mapping[str, Any], name: str) -> list[Layer]:
     """
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        wrong = "model_type is missing" if kind is None else f"the fields of model_type {kind!r} are not known"
         raise CublasError(
-            f"{name}: the fields {'model_type' if kind is None else f'of model_type {kind!r}'} "
-            f"{'is missing' if kind is None else 'are not known'}; known are {', '.join(sorted(ARCHITECTURES))}. "
-            "Give the products one by one as N K"
+            f"{name}: {wrong}; known are {', '.join(sorted(ARCHITECTURES))}. Give the products one by one as N K"
         )
     found = _Fields(name, config)
     layers = [*ARCHITECTURES[kind](found), *_head(found)]
@@ -437,6 +436,16 @@ def model_layers(config: Mapping[str, Any], name: str) -> list[Layer]:
             f"{name}: model_type {kind} needs the fields {', '.join(dict.fromkeys(found.missing))}, which are missing"
         )
     return layers
+
+
+def quantised(config: Mapping[str, Any], name: str) -> list[str]:
+    """A sentence on a model whose weights are quantised: its products are not those of `model_products`."""
+    if config.get("quantization_config") is None:
+        return []
+    return [
+        f"{name} has a quantization_config: a product of quantised weights is another one, and these are products of "
+        "weights that are not quantised"
+    ]
 
 
 def fused_layers(layers: list[Layer]) -> list[Layer]:
