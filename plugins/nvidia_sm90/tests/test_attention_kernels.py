@@ -13,7 +13,7 @@ import pytest
 
 from bitwise_core import api
 from bitwise_core.checker.analysis import Session
-from bitwise_core.checker.sources import Options, buffer_numbers
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
 from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.hardware import Hardware
@@ -43,6 +43,7 @@ ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
 CLUSTER, ALONE_CLUSTER = (replace(each, members=2) for each in (FEWS, ALONES))
 MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
 RUNS, ALONE_RUNS = (replace(each, runs=True, programs=2) for each in (FEWS, ALONES))
+HANDED, ALONE_HANDED = (replace(each, handed=True, programs=3) for each in (FEW, ALONE))
 
 
 @dataclass(frozen=True)
@@ -154,10 +155,21 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
     for call in calls_of(problem.desc, operands, schedule, 1, workspace):
         source = source_of(call)
         assert source.launch is not None
-        used = {name: state[name] for name in source.launch.buffers()}
-        found = api.run(source, used, target="sm_90", audit_contraction=False)
-        state |= {name: found[name].view(state[name].dtype) for name in used}
+        # A program that waits for the one before is executed after it.
+        waits = schedule.handed and call.kernel != "clear_flags"
+        for each in blocks_of(source) if waits else (source,):
+            used = {name: state[name] for name in source.launch.buffers()}
+            found = api.run(each, used, target="sm_90", audit_contraction=False)
+            state |= {name: found[name].view(state[name].dtype) for name in used}
     return state["out"], state["logarithms"]
+
+
+def blocks_of(source: Source) -> list[Source]:
+    """Return each block of a launch as a launch of its own."""
+    assert source.launch is not None
+    count, one = source.launch.grid[0], replace(source.launch, grid=(1, 1, 1))
+    texts = [source.text.replace("%ctaid.x", str(block)).replace("%nctaid.x", str(count)) for block in range(count)]
+    return [replace(source, text=text, launch=one) for text in texts]
 
 
 def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:

@@ -45,6 +45,7 @@ class Schedule:
     runs: bool = False
     members: int = 0
     merged: int = 0
+    handed: bool = False
 
     @property
     def warps(self) -> int:
@@ -342,12 +343,18 @@ def _turns_calls(
         assert schedule.alone or width == _power_below(width)
         places = sequences * groups * tiles * schedule.members
     states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
+    flags, before = None, []
+    if schedule.handed:
+        places = min(schedule.programs, sequences * groups * tiles * -(-keys // (schedule.blocks * desc.key_block)))
+        states = _states(2 * places * schedule.rows, width, workspace)
+        flags = workspace((places,))
+        before = [Call("flags", "clear_flags", (-(-places // 256), 1, 1), (flags, places), {"BLOCK": 256}, 1, 1, True)]
     merge: list[Call] = []
-    if schedule.split and not handed:
+    if schedule.split and not handed and not schedule.handed:
         merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
         merge = [merging(desc, operands, schedule, states, tiles, chunks)]
     if schedule.alone:
-        return [_alone_call(desc, operands, schedule, states, places), *merge]
+        return [*before, _alone_call(desc, operands, schedule, states, places, flags), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
     first, rest = _power_below(depth), depth - _power_below(depth)
     own, own_rest = _power_below(width), width - _power_below(width)
@@ -360,8 +367,8 @@ def _turns_calls(
         "visit_parts",
         (places if handed else min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
-            *_steps(out, dense), *_steps(logarithms, dense, 0),
+            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
+            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
@@ -379,11 +386,12 @@ def _turns_calls(
         registers=_registers(schedule),
         cluster=max(1, schedule.members),
     )  # fmt: skip
-    return [forward, *merge]
+    return [*before, forward, *merge]
 
 
 def _alone_call(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int,
+    flags: Any,
 ) -> Call:
     """Return the launch of programs of one warp that take the parts of so many places."""
     assert desc.chunk is not None
@@ -400,7 +408,7 @@ def _alone_call(
         (places if schedule.members else min(schedule.programs, places), 1, 1),
         (
             query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
-            out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), queries, keys,
             operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
             chunks, sequences, _stored_rows(operands, schedule),
@@ -422,12 +430,14 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
-    several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
+    split = 4 if schedule.handed else 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
+    several = chunks > max(1, schedule.members) and (
+        schedule.runs or bool(schedule.members) or schedule.handed or not schedule.split
+    )
     return {
         "SPLIT": split,
         "SEVERAL": several,
-        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
+        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs and not schedule.handed),
         "MEMBERS": schedule.members,
         "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
     }

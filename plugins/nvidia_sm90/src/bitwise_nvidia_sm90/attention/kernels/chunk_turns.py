@@ -30,6 +30,7 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
     CLUSTER,
+    HANDED,
     RUNS,
     first_part,
     keys_of_part,
@@ -321,6 +322,64 @@ def store_ended_chunk(
 
 
 @gluon.jit
+def flag_of(flags, before: gl.constexpr):
+    """Return the flag of a program, or of one before it."""
+    return (flags + gl.program_id(0) - before).to(gl.pointer_type(gl.int32), bitcast=True)
+
+
+@gluon.jit
+def hand_on(
+    states, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Hand the state of a row's chunks so far, and that of the chunk that has begun, to the next program."""
+    places, flags = states
+    store_state(places, 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT)
+    store_state(places, 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+    gl.thread_barrier()
+    gl.atomic_xchg(flag_of(flags, 0), 1, sem="release", scope="gpu")
+
+
+@gluon.jit
+def handed_state(
+    states, place: gl.constexpr, real, like_top, like_total, like_outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return one of the states that the program before has handed on; that of no keys where none is `real`."""
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
+    inside = ((first_packed + gl.arange(0, M, ROWS)) // GROUP < queries) & real
+    row = (first_row - M + gl.arange(0, M, ROWS)) * chunks + place
+    top = gl.load(part_top + row, mask=inside, other=NOTHING, cache_modifier=".cg")
+    total = gl.load(part_total + row, mask=inside, other=0.0, cache_modifier=".cg")
+    found = ()
+    for side in gl.static_range(len(like_outs)):
+        source = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+        found += (gl.load(source, mask=gl.expand_dims(inside, 1), other=0.0, cache_modifier=".cg"),)
+    top = gl.convert_layout(top, like_top.type.layout, assert_trivial=True)
+    return top, gl.convert_layout(total, like_total.type.layout, assert_trivial=True), found
+
+
+@gluon.jit
+def received(
+    states, begin, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return the states that the program before has handed on, for a part that does not begin at the first key."""
+    places, flags = states
+    if begin > 0:
+        tries = begin * 0
+        while (gl.atomic_cas(flag_of(flags, 1), 1, 0, sem="acquire", scope="gpu") != 1) & (tries < (1 << 17)):
+            tries += 1
+        gl.thread_barrier()
+    state_top, state_total, state_outs = handed_state(
+        places, 0, begin > 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
+    )
+    top, total, outs = handed_state(places, 1, begin > 0, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+    return state_top, state_total, state_outs, top, total, outs
+
+
+@gluon.jit
 def hand_ended_chunk(
     room, start, begin, top, total, outs, M: gl.constexpr, CHUNK: gl.constexpr, S: gl.constexpr, OUT: gl.constexpr
 ):
@@ -516,6 +575,12 @@ def few_rows(
     state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
+    first_start = begin
+    if SPLIT == HANDED:
+        first_start = begin * 0
+        state_top, state_total, state_outs, top, total, outs = received(
+            states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
+        )
     s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
@@ -527,7 +592,7 @@ def few_rows(
         if SPLIT == CLUSTER and SEVERAL:
             hand_ended_chunk(states, start, begin, top, total, outs, M, CHUNK, DV1, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
-            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+            start, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
         next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
         values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
@@ -544,7 +609,7 @@ def few_rows(
     if SPLIT == CLUSTER and SEVERAL:
         hand_ended_chunk(states, last, begin, top, total, outs, M, CHUNK, DV1, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
-        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        last, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
     # What is behind the last key of a sequence belongs to others.
@@ -599,6 +664,15 @@ def is_whole(
 
 
 @gluon.jit
+def ends_row(
+    sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr
+):
+    """Return whether a part has the last keys of its rows; `own` are the lengths of their sequence."""
+    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, N, CAUSAL, False, False)
+    return end >= behind
+
+
+@gluon.jit
 def of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs):
     """Return the state of a part: of the first chunks of a row that of all of them, else that of its chunk."""
     all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
@@ -617,7 +691,9 @@ def store_state_of_part(
     OUT: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Store the state of a part, or of its last chunk."""
-    if SPLIT == RUNS:
+    if SPLIT == HANDED:
+        hand_on(states, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+    elif SPLIT == RUNS:
         own = of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs)
         chunk = gl.where(begin == 0, 0, (end - 1) // CHUNK)
         store_state(states, chunk, own[0], own[1], own[2], M, GROUP, DV1, DV2, VP, OUT)
@@ -639,7 +715,7 @@ def compute_parts(
     (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored,
+        tiles, chunks, stored, flags,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
@@ -686,6 +762,8 @@ def compute_parts(
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
         if SPLIT == CLUSTER:
             states = room
+        if SPLIT == HANDED:
+            states = (part_top, part_total, part_out, gl.program_id(0) * M, 2, tile * M, own_queries, 0), flags
         if FEW:
             found = few_rows(
                 rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
@@ -704,7 +782,11 @@ def compute_parts(
         own = own_queries, own_keys, own_first
         if SPLIT == CLUSTER:
             hand_state(in_room(room, (end - 1 - begin) // CHUNK, M, DV1, 1), top, total, outs, M, DV1, OUT)
-        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        elif (
+            not SPLIT
+            or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL))
+            or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL))
+        ):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
@@ -758,7 +840,7 @@ def wait_beside(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out,
+    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out, flags,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -804,7 +886,7 @@ def visit_parts(
     of_parts = (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored,
+        tiles, chunks, stored, flags,
     )  # fmt: skip
     room = gl.program_id(0) * 0
     if SPLIT == CLUSTER:

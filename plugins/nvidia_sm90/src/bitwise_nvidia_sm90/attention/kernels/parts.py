@@ -15,6 +15,8 @@ RUNS = gl.constexpr(2)
 """The SPLIT of programs that have runs of consecutive chunks, of which all have equally many."""
 CLUSTER = gl.constexpr(3)
 """The SPLIT of programs of a cluster, which divide the chunks of a row."""
+HANDED = gl.constexpr(4)
+"""The SPLIT of programs that have runs of consecutive tiles of keys, and hand the state of a row to the next one."""
 
 
 @gluon.jit
@@ -34,6 +36,8 @@ def parts_of(
         chunks = (own_keys + CHUNK - 1) // CHUNK
         lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
         chunks -= lowest
+    if SPLIT == HANDED:  # a row without keys needs its zeros
+        chunks = gl.maximum(chunks, 1)
     return (own_queries * GROUP + M - 1) // M * groups, lowest, chunks
 
 
@@ -191,7 +195,7 @@ def next_part(
 @gluon.jit
 def places_before(
     behind, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, SPLIT: gl.constexpr = RUNS,
 ):  # fmt: skip
     """Return the number of chunks of all rows of the sequences before `behind`, and of all sequences."""
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
@@ -202,7 +206,7 @@ def places_before(
             sequence = block + gl.arange(0, LOOKED_UP, ALL)
             width, _, chunks = parts_of(
                 sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences,
-                M, GROUP, CHUNK, ALIGNED, False, True,
+                M, GROUP, CHUNK, ALIGNED, False, SPLIT,
             )  # fmt: skip
             own = gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks
             own = gl.where(sequence < sequences, own, 0)
@@ -297,6 +301,77 @@ def first_run(
 
 
 @gluon.jit
+def next_handed(
+    left, place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+):  # fmt: skip
+    """Return the next part of a program that has `left` more tiles, which end before the tile `place` of a sequence.
+
+    The tiles of a row follow each other, and the rows of a sequence.  A program takes its rows from the last to the
+    first, so that it hands on the state of the last one early, and needs that of the first one late.  A place below 0
+    is behind the last one of the sequence.  The result is that of `next_run`.
+    """
+    group, tile, begin, end = left * 0, left * 0, left * 0, left * 0
+    sequence = gl.where(left > 0, sequence, sequences)
+    while (begin >= end) & (sequence < sequences):
+        own = lengths_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+        )
+        width, _, count = parts_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences,
+            M, GROUP, N, ALIGNED, False, HANDED,
+        )  # fmt: skip
+        place = gl.where(place < 0, width * count, place)
+        if place == 0:
+            sequence -= 1
+            place -= 1
+        else:
+            row, behind = (place - 1) // count, (place - 1) % count + 1
+            group, tile = row % groups, row // groups
+            taken = gl.minimum(left, behind)
+            _, last = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, N, CAUSAL, False, False)
+            begin, end = (behind - taken) * N, gl.minimum(last, behind * N)
+            place -= taken
+            left -= taken
+            sequence = gl.where((left > 0) | (begin < end), sequence, sequences)
+    return left, place, sequence, group, tile, begin, end
+
+
+@gluon.jit
+def first_handed(
+    query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+):  # fmt: skip
+    """Return the first part of a program with a run of tiles; see `next_handed`."""
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    program, programs = gl.program_id(0), gl.num_programs(0)
+    if RAGGED:
+        _, total = places_before(
+            program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M,
+            GROUP, N, ALIGNED, HANDED,
+        )  # fmt: skip
+    else:
+        of_sequence = (queries * GROUP + M - 1) // M * groups * gl.maximum((keys + N - 1) // N, 1)
+        total = of_sequence * sequences
+    behind = start_of_run(program + 1, programs, total)
+    left = behind - start_of_run(program, programs, total)
+    place = gl.maximum(behind - 1, 0)
+    if RAGGED:
+        place, _, sequence, before = sequence_of_place(
+            place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups,
+            sequences, M, GROUP, N, ALIGNED, False, HANDED,
+        )  # fmt: skip
+        place -= before
+    else:
+        of_sequence = gl.maximum(of_sequence, 1)
+        sequence, place = place // of_sequence, place % of_sequence
+    return next_handed(
+        left, place + 1, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
+        sequences, M, N, GROUP, CAUSAL, ALIGNED,
+    )  # fmt: skip
+
+
+@gluon.jit
 def part_after(
     place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
     sequences,
@@ -308,6 +383,11 @@ def part_after(
         place, block, sequence, group, tile, begin, end = next_run(
             place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
             sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED,
+        )  # fmt: skip
+    elif SPLIT == HANDED:
+        place, block, sequence, group, tile, begin, end = next_handed(
+            place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
+            sequences, M, N, GROUP, CAUSAL, ALIGNED,
         )  # fmt: skip
     else:
         place, block, sequence, group, tile, begin, end = next_part(
@@ -330,6 +410,11 @@ def first_part(
     if SPLIT == RUNS:
         place, block, sequence, group, tile, begin, end = first_run(
             query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP, CHUNK,
+            CAUSAL, ALIGNED,
+        )  # fmt: skip
+    elif SPLIT == HANDED:
+        place, block, sequence, group, tile, begin, end = first_handed(
+            query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP,
             CAUSAL, ALIGNED,
         )  # fmt: skip
     else:

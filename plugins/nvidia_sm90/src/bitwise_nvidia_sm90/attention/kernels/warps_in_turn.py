@@ -18,11 +18,13 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     add_few,
     after_chunk,
+    ends_row,
     first_pages,
     is_whole,
     known_pages,
     next_slot,
     product_layout,
+    received,
     store_ended_chunk,
     store_output,
     store_state_of_part,
@@ -36,6 +38,7 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
 )
 from bitwise_nvidia_sm90.attention.kernels.parts import (
     CLUSTER,
+    HANDED,
     RUNS,
     first_part,
     part_after,
@@ -184,7 +187,7 @@ def visited_keys(
     ]
 )  # fmt: skip
 def visit_parts_alone(
-    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
+    query, key_map, value_map, output, logarithms, part_top, part_total, part_out, flags,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -272,6 +275,13 @@ def visit_parts_alone(
         state_outs = shares_of_zeros(M, S, VP, OUT)
         row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
+        first_start = begin
+        if SPLIT == HANDED:
+            states = (part_top, part_total, part_out, gl.program_id(0) * M, 2, tile * M, own_queries, 0), flags
+            first_start = begin * 0
+            state_top, state_total, state_outs, top, total, outs = received(
+                states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, S, S, WIDTH, OUT
+            )
         last = (end - 1) // N * N
         for start in range(begin, last, N):
             if SPLIT == RUNS:
@@ -279,7 +289,7 @@ def visit_parts_alone(
             if SPLIT == CLUSTER and SEVERAL and (start % CHUNK == 0) & (start > begin):
                 hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
             state_top, state_total, state_outs, top, total, outs = after_chunk(
-                start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+                start, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
             cursor, slot, phase, s = visited_keys(
                 cursor, slot, phase, q, ring, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
@@ -300,7 +310,7 @@ def visit_parts_alone(
         if SPLIT == CLUSTER and SEVERAL and (last % CHUNK == 0) & (last > begin):
             hand_state(in_room(room, (last - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
-            last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+            last, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
         cursor, slot, phase, s = visited_keys(
             cursor, slot, phase, q, ring, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
@@ -322,7 +332,11 @@ def visit_parts_alone(
         own = own_queries, own_keys, own_first
         if SPLIT == CLUSTER:
             hand_state(in_room(room, (last - begin) // CHUNK, M, S, VP), top, total, outs, M, S, OUT)
-        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        elif (
+            not SPLIT
+            or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL))
+            or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL))
+        ):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
                 state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch, logarithm_step,
