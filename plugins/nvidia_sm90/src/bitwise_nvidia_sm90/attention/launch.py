@@ -390,7 +390,11 @@ def _turns_calls(
 
 
 def _alone_call(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int,
+    desc: AttentionDesc,
+    operands: AttentionOperands,
+    schedule: Schedule,
+    states: tuple[Any, Any, Any],
+    places: int,
     flags: Any,
 ) -> Call:
     """Return the launch of programs of one warp that take the parts of so many places."""

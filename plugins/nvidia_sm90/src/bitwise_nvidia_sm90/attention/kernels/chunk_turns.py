@@ -664,9 +664,7 @@ def is_whole(
 
 
 @gluon.jit
-def ends_row(
-    sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr
-):
+def ends_row(sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr):
     """Return whether a part has the last keys of its rows; `own` are the lengths of their sequence."""
     _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, N, CAUSAL, False, False)
     return end >= behind

@@ -14,6 +14,8 @@ LOADED = gl.constexpr(4)
 _PADDING = gl.constexpr(8)
 """The words behind those of a row: its maximum, its denominator, and others that spread the rows over the banks."""
 BARRIER = gl.constexpr("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;")
+ARRIVE = gl.constexpr("barrier.cluster.arrive.release.aligned; mov.u32 $0, $1;")
+WAIT = gl.constexpr("barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;")
 STORE = gl.constexpr("{ .reg .pred p; setp.ne.b32 p, $3, 0; @p st.shared.f32 [$1], $2; mov.u32 $0, $3; }")
 LOAD = gl.constexpr("ld.shared::cluster.f32 $0, [$1];")
 OF_MEMBER = gl.constexpr("mapa.shared::cluster.u32 $0, $1, $2;")
@@ -47,6 +49,20 @@ def wait_for_cluster():
     """Wait until all threads of the cluster are here, and see what they have written."""
     L: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
     gl.inline_asm_elementwise(BARRIER, "=r,r", [gl.arange(0, 32 * gl.num_warps(), L)], gl.int32, False, 1)
+
+
+@gluon.jit
+def arrive_in_cluster():
+    """Say to the threads of the cluster what this one has written; `wait_for_arrivals` must follow."""
+    L: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    gl.inline_asm_elementwise(ARRIVE, "=r,r", [gl.arange(0, 32 * gl.num_warps(), L)], gl.int32, False, 1)
+
+
+@gluon.jit
+def wait_for_arrivals():
+    """Wait until all threads of the cluster have arrived, and see what they have written before."""
+    L: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    gl.inline_asm_elementwise(WAIT, "=r,r", [gl.arange(0, 32 * gl.num_warps(), L)], gl.int32, False, 1)
 
 
 @gluon.jit
@@ -84,6 +100,23 @@ def state_of_chunk(room, chunk, span, share, M: gl.constexpr, S: gl.constexpr, S
     total = gl.inline_asm_elementwise(LOAD, "=f,r", [row + 4], gl.float32, False, 1)
     places = places_in_room(other, share, M, S, OUT)
     return top, total, (gl.inline_asm_elementwise(LOAD, "=f,r", [places], gl.float32, False, 1),)
+
+
+@gluon.jit
+def after_round(
+    room, real, top, total, outs,
+    M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return the state of a row after a round, of which the first `real` members have a chunk each in their rooms."""
+    found = ()
+    all_top, all_total = top, total
+    for share in gl.static_range(SHARES):
+        all_top, all_total, all_out = top, total, outs[share]
+        for member in range(real):
+            part = state_of_chunk(room, member, 1, share, M, S, SHARES, OUT)
+            all_top, all_total, all_out = merged(all_top, all_total, all_out, part[0], part[1], part[2][0])
+        found += (all_out,)
+    return all_top, all_total, found
 
 
 @gluon.jit
