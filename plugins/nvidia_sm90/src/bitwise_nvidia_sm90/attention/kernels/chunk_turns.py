@@ -52,6 +52,9 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
+PREFETCH = gl.constexpr("prefetch.global.L2 [$1]; mov.b32 $0, 0;")
+_LINE = gl.constexpr(64)
+"""The components of a line of the cache."""
 
 
 @gluon.jit
@@ -103,8 +106,28 @@ def copy_blocks(
 
 
 @gluon.jit
+def prefetch_queries(
+    of_parts, sequence, group, tile, own_queries, query_starts,
+    M: gl.constexpr, GROUP: gl.constexpr, D: gl.constexpr,
+):  # fmt: skip
+    """Bring the queries of a part to the cache, some time before they are needed; one warp."""
+    query, query_batch, query_step, query_head = of_parts[0], of_parts[7], of_parts[8], of_parts[9]
+    LINES: gl.constexpr = D // _LINE
+    L: gl.constexpr = gl.BlockedLayout([max(M * LINES // 32, 1), 1], [32 // LINES, LINES], [1, 1], [1, 0])
+    row = tile * M + gl.arange(0, M, gl.SliceLayout(1, L))
+    first = query + sequence.to(gl.int64) * query_batch
+    if query_starts is not None:
+        first = query + gl.load(query_starts + sequence).to(gl.int64) * query_step
+    at = gl.minimum(row // GROUP, gl.maximum(own_queries - 1, 0)).to(gl.int64)
+    place = first + at * query_step + (group * GROUP + row % GROUP).to(gl.int64) * query_head
+    line = gl.expand_dims(gl.arange(0, LINES, gl.SliceLayout(0, L)) * _LINE, 0)
+    place = (gl.expand_dims(place, 1) + line).to(gl.int64, bitcast=True)
+    gl.inline_asm_elementwise(PREFETCH, "=r,l", [place], gl.int32, False, 1)
+
+
+@gluon.jit
 def copy_parts(
-    given, maps, parts, full, empty, pages, page_batch,
+    given, of_parts, maps, parts, full, empty, pages, page_batch,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr,
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
@@ -123,9 +146,9 @@ def copy_parts(
         )  # fmt: skip
     if SPLIT == CLUSTER:
         member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
-        place, block, sequence, unit, _tile, begin, end = part
+        place, block, sequence, unit, tile, begin, end = part
     else:
-        place, block, sequence, unit, _tile, begin, end = first_part(
+        place, block, sequence, unit, tile, begin, end = first_part(
             query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
             CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
         )  # fmt: skip
@@ -137,6 +160,11 @@ def copy_parts(
         if PAGE:
             own_keys = gl.load(key_lengths + sequence)
         group, column = unit // COLUMNS, unit % COLUMNS * DV1
+        if not ONCE:
+            own_queries = queries
+            if query_starts is not None:
+                own_queries = gl.load(query_starts + sequence + 1) - gl.load(query_starts + sequence)
+            prefetch_queries(of_parts, sequence, group, tile, own_queries, query_starts, M, GROUP, D1)
         if EARLY:
             numbers = known_pages(key_map, early, own_keys, begin, N)
         else:
@@ -171,7 +199,7 @@ def copy_parts(
         if ONCE:
             sequence = sequences
         else:
-            place, block, sequence, unit, _tile, begin, end = part_after(
+            place, block, sequence, unit, tile, begin, end = part_after(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
@@ -903,7 +931,7 @@ def visit_parts(
                 (
                     copy_parts,
                     (
-                        given, (key_map, key_rest_map, value_map, value_rest_map),
+                        given, of_parts, (key_map, key_rest_map, value_map, value_rest_map),
                         (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
                         D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
                         MEMBERS, SEVERAL,
@@ -929,7 +957,7 @@ def visit_parts(
                 (
                     copy_parts,
                     (
-                        given, (key_map, key_rest_map, value_map, value_rest_map),
+                        given, of_parts, (key_map, key_rest_map, value_map, value_rest_map),
                         (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
                         D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
                         MEMBERS, SEVERAL,
