@@ -117,32 +117,3 @@ def after_round(
             all_top, all_total, all_out = merged(all_top, all_total, all_out, part[0], part[1], part[2][0])
         found += (all_out,)
     return all_top, all_total, found
-
-
-@gluon.jit
-def merged_if(real, top, total, out, part):
-    """Return the state after the merge of a chunk if it is `real`."""
-    all_top, all_total, all_out = merged(top, total, out, part[0], part[1], part[2][0])
-    return gl.where(real, all_top, top), gl.where(real, all_total, total), gl.where(real, all_out, out)
-
-
-@gluon.jit
-def states_of_cluster(
-    room, behind, span, share,
-    M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, CHUNK: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Return a share of the state of all chunks of a row but the last, and that of the last; keys end at `behind`."""
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    count = (behind + CHUNK - 1) // CHUNK
-    all_top, all_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    all_out = gl.zeros([M, S], gl.float32, OUT)
-    top, total, outs = state_of_chunk(room, count - 1, span, share, M, S, SHARES, OUT)
-    for first in range(0, count - 1, LOADED):
-        loaded = ()
-        for place in gl.static_range(LOADED):
-            loaded += (state_of_chunk(room, gl.minimum(first + place, count - 1), span, share, M, S, SHARES, OUT),)
-        for place in gl.static_range(LOADED):
-            all_top, all_total, all_out = merged_if(
-                first + place < count - 1, all_top, all_total, all_out, loaded[place]
-            )
-    return all_top, all_total, (all_out,), top, total, outs

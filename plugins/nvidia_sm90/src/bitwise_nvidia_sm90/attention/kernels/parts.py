@@ -11,11 +11,9 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import lengths_of
 
 LOOKED_UP = gl.constexpr(128)
 """The sequences whose lengths a program loads at once."""
-RUNS = gl.constexpr(2)
-"""The SPLIT of programs that have runs of consecutive chunks, of which all have equally many."""
-CLUSTER = gl.constexpr(3)
-"""The SPLIT of programs of a cluster, which divide the chunks of a row."""
-HANDED = gl.constexpr(4)
+CLUSTER = gl.constexpr(2)
+"""The SPLIT of programs of a cluster, which have the chunks of a row in turn."""
+HANDED = gl.constexpr(3)
 """The SPLIT of programs that have runs of consecutive tiles of keys, and hand the state of a row to the next one."""
 
 
@@ -193,111 +191,9 @@ def next_part(
 
 
 @gluon.jit
-def places_before(
-    behind, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, SPLIT: gl.constexpr = RUNS,
-):  # fmt: skip
-    """Return the number of chunks of all rows of the sequences before `behind`, and of all sequences."""
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if RAGGED:
-        ALL: gl.constexpr = gl.BlockedLayout([LOOKED_UP // 32], [32], [gl.num_warps()], [0])
-        before, total = behind * 0, behind * 0
-        for block in range(0, sequences, LOOKED_UP):
-            sequence = block + gl.arange(0, LOOKED_UP, ALL)
-            width, _, chunks = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences,
-                M, GROUP, CHUNK, ALIGNED, False, SPLIT,
-            )  # fmt: skip
-            own = gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks
-            own = gl.where(sequence < sequences, own, 0)
-            total += gl.sum(own, axis=0)
-            before += gl.sum(gl.where(sequence < behind, own, 0), axis=0)
-    else:
-        own = (queries * GROUP + M - 1) // M * groups * ((keys + CHUNK - 1) // CHUNK)
-        before, total = behind * own, sequences * own
-    return before, total
-
-
-@gluon.jit
 def start_of_run(program, programs, total):
     """Return the first of the places of a program, of which the first programs have one more where they must."""
     return program * (total // programs) + gl.minimum(program, total % programs)
-
-
-@gluon.jit
-def end_of_run(place, programs, total):
-    """Return the place behind the last one of the program that has a place."""
-    each, more = total // programs, total % programs
-    longer = place < more * (each + 1)
-    program = gl.where(longer, place // (each + 1), more + (place - more * (each + 1)) // gl.maximum(each, 1))
-    return start_of_run(program + 1, programs, total)
-
-
-@gluon.jit
-def next_run(
-    left, place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the next part of a program that has `left` more chunks, from the chunk `place` of a sequence on.
-
-    The chunks of a row follow each other, and the rows of a sequence.  The chunks of a row that a program has are one
-    part.  If they are the first ones, it merges their states; else each is stored.
-    The result has the chunks that are left after the part, the place of the next one, and what `next_part` returns.
-    """
-    group, tile, begin, end = left * 0, left * 0, left * 0, left * 0
-    sequence = gl.where(left > 0, sequence, sequences)
-    while (begin >= end) & (sequence < sequences):
-        own = lengths_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-        )
-        width, _, chunks = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences,
-            M, GROUP, CHUNK, ALIGNED, False, True,
-        )  # fmt: skip
-        if place >= width * chunks:
-            sequence += 1
-            place = place * 0
-        else:
-            row, chunk = place // chunks, place % chunks
-            group, tile = row % groups, row // groups
-            count = gl.minimum(left, chunks - chunk)
-            begin, end = keys_of_part(sequence, tile, chunk, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-            begin, end = chunk * CHUNK, gl.minimum(end, (chunk + count) * CHUNK)
-            place += count
-            left -= count
-            sequence = gl.where((left > 0) | (begin < end), sequence, sequences)
-    return left, place, sequence, group, tile, begin, end
-
-
-@gluon.jit
-def first_run(
-    query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the first part of a program with a run of chunks; see `next_run`."""
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    program, programs = gl.program_id(0), gl.num_programs(0)
-    _, total = places_before(
-        program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, GROUP,
-        CHUNK, ALIGNED,
-    )  # fmt: skip
-    place = start_of_run(program, programs, total)
-    left = start_of_run(program + 1, programs, total) - place
-    if RAGGED:
-        place, _, sequence, before = sequence_of_place(
-            place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups,
-            sequences, M, GROUP, CHUNK, ALIGNED, False, True,
-        )  # fmt: skip
-        place -= before
-    else:
-        of_sequence = gl.maximum(total // sequences, 1)
-        sequence, place = place // of_sequence, place % of_sequence
-    return next_run(
-        left, place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-        M, N, GROUP, CHUNK, CAUSAL, ALIGNED,
-    )  # fmt: skip
 
 
 @gluon.jit
@@ -309,7 +205,8 @@ def next_handed(
 
     The tiles of a row follow each other, and the rows of a sequence.  A program takes its rows from the last to the
     first, so that it hands on the state of the last one early, and needs that of the first one late.  A place below 0
-    is behind the last one of the sequence.  The result is that of `next_run`.
+    is behind the last one of the sequence.  The result has the tiles that are left after the part, the place before
+    which they end, and what `next_part` returns.
     """
     group, tile, begin, end = left * 0, left * 0, left * 0, left * 0
     sequence = gl.where(left > 0, sequence, sequences)
@@ -317,11 +214,9 @@ def next_handed(
         own = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
-        width, _, count = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences,
-            M, GROUP, N, ALIGNED, False, HANDED,
-        )  # fmt: skip
-        place = gl.where(place < 0, width * count, place)
+        count = gl.maximum((own[1] + N - 1) // N, 1)  # a row without keys needs its zeros
+        if place < 0:
+            place = (own[0] * GROUP + M - 1) // M * groups * count
         if place == 0:
             sequence -= 1
             place -= 1
@@ -338,6 +233,22 @@ def next_handed(
 
 
 @gluon.jit
+def places_of_sequences(
+    block, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
+    M: gl.constexpr, GROUP: gl.constexpr, N: gl.constexpr, ALIGNED: gl.constexpr,
+):  # fmt: skip
+    """Return the tiles of the rows of LOOKED_UP sequences from `block` on, of each those up to its end."""
+    ALL: gl.constexpr = gl.BlockedLayout([LOOKED_UP // 32], [32], [gl.num_warps()], [0])
+    sequence = block + gl.arange(0, LOOKED_UP, ALL)
+    width, _, count = parts_of(
+        sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences, M, GROUP,
+        N, ALIGNED, False, HANDED,
+    )  # fmt: skip
+    own = gl.zeros([LOOKED_UP], gl.int32, ALL) + width * count
+    return gl.associative_scan(gl.where(sequence < sequences, own, 0), 0, sum_of)
+
+
+@gluon.jit
 def first_handed(
     query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
@@ -346,10 +257,18 @@ def first_handed(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     program, programs = gl.program_id(0), gl.num_programs(0)
     if RAGGED:
-        _, total = places_before(
-            program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M,
-            GROUP, N, ALIGNED, HANDED,
+        up_to = places_of_sequences(
+            0, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, GROUP, N,
+            ALIGNED,
         )  # fmt: skip
+        of_block = gl.max(up_to, axis=0)
+        total = of_block
+        for block in range(LOOKED_UP, sequences, LOOKED_UP):
+            more = places_of_sequences(
+                block, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M,
+                GROUP, N, ALIGNED,
+            )  # fmt: skip
+            total += gl.max(more, axis=0)
     else:
         of_sequence = (queries * GROUP + M - 1) // M * groups * gl.maximum((keys + N - 1) // N, 1)
         total = of_sequence * sequences
@@ -357,10 +276,13 @@ def first_handed(
     left = behind - start_of_run(program, programs, total)
     place = gl.maximum(behind - 1, 0)
     if RAGGED:
-        place, _, sequence, before = sequence_of_place(
-            place, program * 0, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups,
-            sequences, M, GROUP, N, ALIGNED, False, HANDED,
-        )  # fmt: skip
+        sequence = gl.sum((up_to <= place).to(gl.int32), axis=0)
+        before = gl.max(gl.where(up_to <= place, up_to, 0), axis=0)
+        if place >= of_block:
+            place, _, sequence, before = sequence_of_place(
+                place - of_block, program * 0 + LOOKED_UP, query_starts, key_starts, key_lengths, queries, keys,
+                first_position, 0, groups, sequences, M, GROUP, N, ALIGNED, False, HANDED,
+            )  # fmt: skip
         place -= before
     else:
         of_sequence = gl.maximum(of_sequence, 1)
@@ -378,13 +300,8 @@ def part_after(
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
-    """Return the part of a program after one of a sequence, as `next_part` and `next_run` do."""
-    if SPLIT == RUNS:
-        place, block, sequence, group, tile, begin, end = next_run(
-            place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
-            sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED,
-        )  # fmt: skip
-    elif SPLIT == HANDED:
+    """Return the part of a program after one of a sequence, as `next_part` and `next_handed` do."""
+    if SPLIT == HANDED:
         place, block, sequence, group, tile, begin, end = next_handed(
             place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
             sequences, M, N, GROUP, CAUSAL, ALIGNED,
@@ -407,12 +324,7 @@ def first_part(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if RAGGED:
         gdc_wait()
-    if SPLIT == RUNS:
-        place, block, sequence, group, tile, begin, end = first_run(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP, CHUNK,
-            CAUSAL, ALIGNED,
-        )  # fmt: skip
-    elif SPLIT == HANDED:
+    if SPLIT == HANDED:
         place, block, sequence, group, tile, begin, end = first_handed(
             query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP,
             CAUSAL, ALIGNED,
@@ -463,30 +375,3 @@ def first_of_rounds(
         gdc_wait()
     inside = (begin < behind) & (rounds > 0)
     return number, behind, rounds, sequence, gl.where(inside, sequence, sequences), group, tile, begin
-
-
-@gluon.jit
-def part_of_member(
-    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
-):  # fmt: skip
-    """Return a member's place in its cluster, and its part as `first_part` does.
-
-    The place has whether it is one of those with chunks, its number, the most chunks of a member, the end of the keys
-    of the row, its sequence and the queries of that.  A row without keys has a first member.  A member without chunks
-    ends, and the others do not wait for it.
-    """
-    query_starts, key_starts, key_lengths, queries, keys, first_position, _, groups, sequences = given
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if RAGGED:
-        gdc_wait()
-    sequence, group, tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
-    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
-    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-    span = (behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK)
-    inside = (member * span * CHUNK < behind) & (tile * M < own[0] * GROUP)
-    begin, end = member * span * CHUNK, gl.minimum(behind, (member + 1) * span * CHUNK)
-    if not RAGGED:
-        gdc_wait()
-    place = inside, member, span, behind, sequence, own[0]
-    return place, (member, member * 0, gl.where(inside, sequence, sequences), group, tile, begin, end)

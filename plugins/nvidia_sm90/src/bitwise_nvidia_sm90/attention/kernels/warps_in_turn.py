@@ -20,12 +20,10 @@ from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     after_chunk,
     ends_row,
     first_pages,
-    is_whole,
     known_pages,
     next_slot,
     product_layout,
     received,
-    store_ended_chunk,
     store_output,
     store_state_of_part,
 )
@@ -42,7 +40,6 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
 from bitwise_nvidia_sm90.attention.kernels.parts import (
     CLUSTER,
     HANDED,
-    RUNS,
     first_of_rounds,
     first_part,
     part_after,
@@ -332,7 +329,7 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
+    ONCE: gl.constexpr, MEMBERS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
@@ -423,8 +420,6 @@ def visit_parts_alone(
                 )
             last = (end - 1) // N * N
             for start in range(begin, last, N):
-                if SPLIT == RUNS:
-                    store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
                 state_top, state_total, state_outs, top, total, outs = after_chunk(
                     start, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
                 )
@@ -433,8 +428,6 @@ def visit_parts_alone(
                     scale, cap_factor, False, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
                     ONCE, STAGES,
                 )  # fmt: skip
-            if SPLIT == RUNS:
-                store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
             state_top, state_total, state_outs, top, total, outs = after_chunk(
                 last, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
@@ -446,11 +439,7 @@ def visit_parts_alone(
             packed = tile * M + gl.arange(0, M, ROWS)
             inside = packed // GROUP < own_queries
             own = own_queries, own_keys, own_first
-            if (
-                not SPLIT
-                or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL))
-                or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL))
-            ):
+            if not SPLIT or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL)):
                 store_output(
                     output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
                     state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
