@@ -166,7 +166,7 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
 def blocks_of(source: Source) -> list[Source]:
     """Return each block of a launch as a launch of its own."""
     assert source.launch is not None
-    count, one = source.launch.grid[0], replace(source.launch, grid=(1, 1, 1))
+    count, one = source.launch.grid[0], source.launch.model_copy(update={"grid": (1, 1, 1)})
     texts = [source.text.replace("%ctaid.x", str(block)).replace("%nctaid.x", str(count)) for block in range(count)]
     return [replace(source, text=text, launch=one) for text in texts]
 

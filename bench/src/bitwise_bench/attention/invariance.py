@@ -182,7 +182,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         schedules += [
             replace(each, handed=True, programs=programs) for each in (alone, several) for programs in (5, 23)
         ]
-        schedules += [replace(alone, split=True, programs=1 << 20, members=members) for members in (2, 3, 8)]
+        schedules += [replace(alone, split=True, members=members) for members in (2, 3, 8)]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

@@ -273,8 +273,6 @@ def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: A
     split = bool(turns["split"]) and keys > desc.chunk and not handed
     clusters = split and desc.window is None and turns.get("alone", False)
     turns = {**turns, "split": split, "handed": handed, "members": turns.get("members", 0) if clusters else 0}
-    if clusters and turns["members"]:
-        turns["programs"] = 1 << 20
     attend(desc, operands, Schedule(packed=True, **turns))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)

@@ -367,9 +367,8 @@ def received(
     """Return the states that the program before has handed on, for a part that does not begin at the first key."""
     places, flags = states
     if begin > 0:
-        tries = begin * 0
-        while (gl.atomic_cas(flag_of(flags, 1), 1, 0, sem="acquire", scope="gpu") != 1) & (tries < (1 << 17)):
-            tries += 1
+        while gl.atomic_cas(flag_of(flags, 1), 1, 0, sem="acquire", scope="gpu") != 1:
+            pass
         gl.thread_barrier()
     state_top, state_total, state_outs = handed_state(
         places, 0, begin > 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
