@@ -124,6 +124,29 @@ def keys_of_part(
 
 
 @gluon.jit
+def part_of_place(
+    place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the sequence of a place, the group of heads, the tile of rows, and the keys from first to last.
+
+    A place of a tile without rows has no keys.  A place behind the last one has the sequence behind the last.
+    """
+    width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
+    sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
+    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
+    if WINDOW and SPLIT:
+        _, lowest, _ = parts_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+        )  # fmt: skip
+        chunk += lowest
+    begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
+    return sequence, group, tile, begin, gl.where(tile * M < own[0] * GROUP, end, begin)
+
+
+@gluon.jit
 def next_part(
     place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
@@ -131,62 +154,25 @@ def next_part(
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place on.
 
-    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Places of sequences of given
-    lengths are counted from the first part of the sequence `block` on; those of equal lengths have one axis of places,
-    on which the last chunks, which may be short, come last.  With ONCE there is a program for each place, and lengths
-    that are given have the places of the longest.  The groups of one chunk follow each other, since their keys share
-    the pages of memory.  The result is the place, its block, the sequence, the group of heads, the tile of rows, and
+    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Lengths that are given have
+    the places of the longest, and a program passes over those without keys.  The last chunks, which may be short, come
+    last, and the groups of one chunk follow each other, since their keys share the pages of memory.  With ONCE there is
+    a program for each place.  The result is the place, `block`, the sequence, the group of heads, the tile of rows, and
     the keys from first to last.
     """
-    programs = gl.num_programs(0)
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    sequence, group, tile, begin, end = part_of_place(
+        place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
+        GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+    )  # fmt: skip
     if ONCE:
-        width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
-        sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
-        own = lengths_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-        )
-        if WINDOW and SPLIT:
-            _, lowest, _ = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-            )  # fmt: skip
-            chunk += lowest
-        begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
-        sequence = gl.where((begin < end) & (tile * M < own[0] * GROUP), sequence, sequences)
+        sequence = gl.where(begin < end, sequence, sequences)
     else:
-        sequence, group, tile, begin, end = block, 0, 0, 0, 0
-        if not RAGGED:  # without the divisions of a place behind the last
-            width, _, chunks = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-            )  # fmt: skip
-            sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
         while (begin >= end) & (sequence < sequences):
-            before = place * 0
-            if RAGGED:
-                place, block, sequence, before = sequence_of_place(
-                    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-                    groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-                )  # fmt: skip
-            own = lengths_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-            )
-            width, lowest, chunks = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            place += gl.num_programs(0)
+            sequence, group, tile, begin, end = part_of_place(
+                place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+                M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
             )  # fmt: skip
-            if RAGGED:
-                own_place = place - before
-                group, tile, chunk = own_place % groups, own_place % width // groups, own_place // width
-            else:
-                sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
-            if sequence < sequences:
-                begin, end = keys_of_part(
-                    sequence, tile, lowest + chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT
-                )
-                if begin >= end:
-                    place += programs
     return place, block, sequence, group, tile, begin, end
 
 
