@@ -16,9 +16,9 @@ WORKS = [Work(rows, keys, 4, 128, 128, False) for rows in (8, 40, 130, 250, 600)
 """Shapes of decoding."""
 
 
-@pytest.mark.parametrize("kind", [{}, {"once": True}, {"alone": True, "once": True}, {"runs": True}])
-def test_numbers_of_a_division_are_found_from_its_times(kind: dict[str, bool]) -> None:
-    division = Division(True, 1, 2, 3, 1, 30.0, 0.95, 1.0, **kind)
+@pytest.mark.parametrize("kind", [{}, {"once": True}, {"alone": True, "once": True}, {"handed": True}, {"members": 4}])
+def test_numbers_of_a_division_are_found_from_its_times(kind: dict[str, int]) -> None:
+    division = Division("handed" not in kind, 1, 2, 3, 1, 30.0, 0.95, 1.0, **kind)  # type: ignore[arg-type]
     found = fit(bare(division), [(work, expected(work, division)) for work in WORKS])
     for work in WORKS:
         assert 0.97 < expected(work, found) / expected(work, division) < 1.03
@@ -26,10 +26,7 @@ def test_numbers_of_a_division_are_found_from_its_times(kind: dict[str, bool]) -
 
 def test_fitted_tables_choose_as_the_times_they_are_fitted_to() -> None:
     device = DEVICES[128]
-    cases = [
-        Measured(work, {bare(each): expected(work, each) for each in device.equal if not each.span}, 1.0)
-        for work in WORKS
-    ]
+    cases = [Measured(work, {bare(each): expected(work, each) for each in device.equal}, 1.0) for work in WORKS]
     kept = chosen_divisions(device, False, cases)
     assert regret(device, kept, False, cases) < 1.01
 

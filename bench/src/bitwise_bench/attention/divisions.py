@@ -39,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=8, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=300, help="the time of all")
     parser.add_argument("--compile", action="store_true", help="compile alone, which fills the cache of Triton")
-    parser.add_argument("--only", choices=("members", "others"), help="divisions into clusters alone, or all others")
     given = parser.parse_args(arguments)
     end = time.monotonic() + given.seconds
     drawers = {"decode": drawn.equal_lengths, "pages": drawn.pages, "uneven": drawn.uneven}
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with get_context("spawn").Pool(given.workers) as pool:
             compiled = [
                 pool.apply_async(compile_division, (kind, case, place))
-                for kind, case in cases for place, each in enumerate(divisions_of(case)) if _asked(each, given.only)
+                for kind, case in cases for place in range(len(divisions_of(case)))
             ]  # fmt: skip
             for each in compiled:
                 each.wait(max(0.0, end - time.monotonic()))
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind, case in [] if given.compile else cases:
         if time.monotonic() > end:
             break
-        results.append({"kind": kind, "case": case, **measured(kind, case, given.only)})
+        results.append({"kind": kind, "case": case, **measured(kind, case)})
         write_text(given.out, json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
     return 0
 
@@ -76,37 +75,51 @@ def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions in turns, into runs and among members of clusters, which fill the memory of a multiprocessor."""
+    """Yield divisions in turns, into runs that are handed on, and in clusters, which fill a multiprocessor's memory."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
-    from bitwise_nvidia_sm90.attention.tree import key_block
 
-    block, components = key_block(depth), min(64, depth & -depth)
-    for kind, alone, blocks, resident in (
-        ("turns", False, 1, 1), ("turns", False, 2, 1), ("turns", False, 1, 2), ("turns", True, 1, 6),
-        ("runs", False, 1, 1), ("runs", False, 2, 1), ("runs", False, 1, 2),
-        ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4), ("long cluster", False, 1, 1),
+    for kind, alone, blocks, resident, members in (
+        ("turns", False, 1, 1, 0), ("turns", False, 1, 2, 0), ("turns", True, 1, 6, 0),
+        ("whole", False, 1, 1, 0), ("whole", False, 1, 2, 0), ("whole", False, 2, 1, 0), ("whole", True, 1, 6, 0),
+        ("handed", False, 1, 1, 0), ("handed", False, 2, 1, 0), ("handed", False, 1, 2, 0), ("handed", True, 1, 4, 0),
+        *(("cluster", True, 1, resident, members) for resident in (2, 4, 6) for members in (2, 3, 4, 8)),
     ):  # fmt: skip
-        span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
-        slot = blocks * block * 2 * (components if alone else depth)
-        exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room_of_states(depth, alone, span)) // slot)
-        least = max(2, depth // components) if alone else 3
-        # One warp has no room for outputs of 256 components, and more have no tiles of two widths to hand.
-        if stages >= least and not (alone and depth == 256) and not (span and not alone and depth == 96):
+        stages = stages_of(depth, alone, blocks, resident, members)
+        if stages:
             yield Division(
-                True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
+                kind in ("turns", "cluster"),
+                blocks,
+                resident,
+                stages,
+                1,
+                40.0,
+                1.0,
+                1.0,
+                alone=alone,
+                once=kind == "whole",
+                handed=kind == "handed",
+                members=members,
             )
 
 
-def _asked(division: Any, only: str | None) -> bool:
-    """Return whether a division is one of those that are asked for."""
-    return only is None or (only == "members") == (division.span > 0)
+def stages_of(depth: int, alone: bool, blocks: int, resident: int, members: int) -> int:
+    """Return the slots that `resident` programs of a multiprocessor have room for; 0 for too few."""
+    from bitwise_nvidia_sm90.attention.tree import key_block
+
+    if alone and depth == 256:  # one warp has no room for outputs of 256 components
+        return 0
+    block, components = key_block(depth), min(64, depth & -depth)
+    slot = blocks * block * 2 * (components if alone else depth)
+    exchanged = 0 if alone else 4 * 16 * blocks * block
+    room = room_of_states(depth, 2) if members else 0
+    stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room) // slot)
+    return int(stages) if stages >= (2 if alone else 3) else 0
 
 
-def room_of_states(depth: int, alone: bool, count: int) -> int:
+def room_of_states(depth: int, count: int) -> int:
     """Return the bytes in which a member of a cluster hands the states of so many chunks, a multiple of 1024."""
     components, width = min(64, depth & -depth), 128 if depth == 192 else depth
-    size = 4 * 16 * ((components + 8) * (width // components) if alone else width + 8)
+    size = 4 * 16 * (components + 8) * (width // components)
     return -(-size * count // 1024) * 1024
 
 
@@ -175,7 +188,7 @@ def compile_division(kind: str, case: dict[str, Any], place: int) -> None:
         torch.cuda.synchronize()
 
 
-def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[str, Any]:
+def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds of the chosen division, of all, and of PyTorch's backends with keys of the mean length."""
     import torch
 
@@ -204,8 +217,6 @@ def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[s
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
     for place, division in enumerate(divisions_of(case)):
-        if not _asked(division, only):
-            continue
         call = call_of(kind, case, place)
         if call is not None:
             programs = min(division.resident * processors, work.units(division))

@@ -138,7 +138,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.few_rows import CHUNK, DEVICES, MEMBERS
+    from bitwise_nvidia_sm90.attention.few_rows import DEVICES
     from bitwise_nvidia_sm90.attention.launch import (
         Schedule,
         attend,
@@ -176,15 +176,13 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
             schedule_of_division(each, tiles, len(key), 16) for each in DEVICES[int(query.shape[-1])].divisions
         )  # fmt: skip
         schedules += [each for each in found if each is not None]
-        chunks, depth = -(-len(key) // CHUNK), int(query.shape[-1])
-        alone = Schedule(16, True, True, 2 * (depth // min(64, depth & -depth)), programs=5, alone=True)
-        several = Schedule(16, True, True, 3, programs=5)
-        schedules += [replace(each, runs=True) for each in (alone, several)]
+        depth = int(query.shape[-1])
+        alone = Schedule(16, True, False, 2 * (depth // min(64, depth & -depth)), programs=5, alone=True)
+        several = Schedule(16, True, False, 3, programs=5)
         schedules += [
-            replace(each, members=members)
-            for each in (alone, several) for members in (2, min(MEMBERS, chunks))
-            if each.alone or depth != 96
-        ]  # fmt: skip
+            replace(each, handed=True, programs=programs) for each in (alone, several) for programs in (5, 23)
+        ]
+        schedules += [replace(alone, split=True, members=members) for members in (2, 3, 8)]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass, replace
 
 CHUNK = 512
-MEMBERS = 8
-"""The most programs of a cluster."""
 _START, _RAGGED_START = 1.9e-6, 2.5e-6
 """Seconds until the first copy; with lengths that are read first."""
 _MERGE = 2.0e-6
@@ -20,6 +18,8 @@ _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
 _HANDED = 2e-7
 """Seconds of the merge of a chunk that another program of the cluster has."""
+_CLEARED = 1.2e-6
+"""Seconds of another launch, which clears the flags of programs that hand states on."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
 _CACHED, _CACHE = 4.62e12, 4e7
@@ -40,9 +40,9 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members.  A
-    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
-    bandwidth of memory.
+    they have equal runs of keys and hand the state of a row on (`handed`), or the `members` of a cluster have the
+    chunks of a row.  A program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them
+    stream `share` of the bandwidth of memory.
     """
 
     split: bool
@@ -55,14 +55,14 @@ class Division:
     start: float
     alone: bool = False
     once: bool = False
-    runs: bool = False
-    span: int = 0
+    handed: bool = False
+    members: int = 0
 
     def parts(self, chunks: float) -> float:
         """Return the parts of a row of so many chunks."""
         if not self.split:
             return 1
-        return min(MEMBERS, chunks) if self.span else chunks
+        return min(self.members, chunks) if self.members else chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +208,7 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        if (division.runs or division.span) and work.windowed:
-            continue
-        if division.span and work.chunks > MEMBERS * division.span:
+        if (division.handed or division.members) and work.windowed:
             continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
@@ -249,29 +247,22 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         """Return the seconds of a part, where so many are visited at a time."""
         return read / streamed(max(1.0, count)) + start
 
-    if division.runs:  # a run has whole chunks
-        seconds = math.ceil(units / programs) * read / streamed(programs) + start
+    if division.handed:
+        seconds = units / programs * turn(programs) + _CLEARED
     else:
         turns, rest = divmod(units, programs)
         seconds = (turns + rest / programs) * turn(programs)
         if rest:
             # Programs that take what is next do not begin their last parts together.
-            seconds += (_LAST if division.once or division.span else 1.0) * (
+            seconds += (_LAST if division.once or division.members else 1.0) * (
                 turn(rest) - rest / programs * turn(programs)
             )
-    if division.split:
+    if division.members:
+        seconds += division.members * _HANDED
+    elif division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
-        states *= 1 - (_merged_share(chunks, units / programs) if division.runs else 0)
-        if division.span:
-            seconds += work.chunks * _HANDED
-        else:
-            seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
-    elif work.mean < 1:
-        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate
+        seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
+    if work.mean < 1 and (division.members or not division.split):
+        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate / division.parts(work.chunks)
         seconds = max(seconds, longest + start) if units <= programs else seconds + _LONGER * longest
     return seconds + (_RAGGED_START if work.ragged else _START)
-
-
-def _merged_share(chunks: float, run: float) -> float:
-    """Return the share of the chunks of a row that its first program merges, where runs begin at any of its chunks."""
-    return 1 - chunks / (2 * run) if chunks <= run else run / (2 * chunks)

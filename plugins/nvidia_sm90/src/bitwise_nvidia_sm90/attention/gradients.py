@@ -97,9 +97,10 @@ def _specialised_calls(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors, numbers: Any,
     sums: tuple[Any, Any], forms: dict[str, Any], added: list[Call],
 ) -> list[Call]:  # fmt: skip
-    """Return the specialised launches, with the launches `added` of the heads of a group after those of keys.
+    """Return the specialised launches, and after them the launches `added` of the heads of a group.
 
-    `numbers` are those of the rows, and `sums` are the gradients of keys and values of each head.
+    The programs of queries start while the last ones of keys are computed.  `numbers` are those of the rows, and `sums`
+    are the gradients of keys and values of each head.
     """
     query, key, value, slope = operands.query, operands.key, operands.value, gradients.slope
     heads, depth, width = int(query.shape[-2]), int(query.shape[-1]), int(value.shape[-1])
@@ -138,15 +139,15 @@ def _specialised_calls(
             ),
             {**forms, "PARTS": key_parts, "KEPT": narrow}, warps, pipelined,
         ),
-        *added,
         Call(
             "specialised_gradients", "query_gradients_specialised", (tiles * heads * sequences, 1, 1),
             (
                 *chain(of_blocks[0], *of_steps, of_blocks[3]), numbers, gradients.query, *starts,
                 *_steps(gradients.query), *shared, int(numbers.shape[-1]), tiles, heads, sequences,
             ),
-            {**forms, "PARTS": parts}, warps, pipelined,
+            {**forms, "PARTS": parts}, warps, pipelined, dependent=True,
         ),
+        *added,
     ]  # fmt: skip
 
 

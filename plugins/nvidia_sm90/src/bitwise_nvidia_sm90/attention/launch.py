@@ -8,7 +8,7 @@ from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
-from bitwise_nvidia_sm90.attention.few_rows import CHUNK, MEMBERS, Division, Work, division_of
+from bitwise_nvidia_sm90.attention.few_rows import CHUNK, Division, Work, division_of
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -23,11 +23,11 @@ class Schedule:
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
     tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
-    take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
-    equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
-    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.  With `merged`,
-    where programs take chunks in turn, a program of the kernel that merges them has so many rows, else components of
-    one.
+    take turns leave room for `resident` of them on a multiprocessor.  With `handed`, for keys without a window, they
+    have equal runs of consecutive tiles of keys in place of turns, and hand the state of a row to the next program.
+    With `members`, for keys without a window, so many programs of one warp are a cluster, whose members have the chunks
+    of a row in turn, and the first one merges them.  With `merged`, where programs take chunks in turn, a program of
+    the kernel that merges them has so many rows, else components of one.
     """
 
     rows: int
@@ -42,7 +42,7 @@ class Schedule:
     columns: int = 1
     resident: int = 1
     alone: bool = False
-    runs: bool = False
+    handed: bool = False
     members: int = 0
     merged: int = 0
 
@@ -123,14 +123,14 @@ def schedule_of_division(
     Each has `heads` packed rows.  `processors` are the multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
-    if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
+    if division.split and chunks == 1:
         return None
     parts = rows * division.columns * (chunks if division.split else 1)
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
-        merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
+        alone=division.alone, handed=division.handed, members=min(division.members, chunks),
+        merged=_merged_rows(rows * heads, chunks, processors) if division.split and not division.members else 0,
     )  # fmt: skip
 
 
@@ -318,7 +318,7 @@ def _turns_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
-    assert not schedule.runs or (schedule.split and desc.window is None and schedule.columns == 1)
+    assert not schedule.handed or (not schedule.split and desc.window is None and schedule.columns == 1)
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
     groups, sequences, queries, keys = (
@@ -335,19 +335,22 @@ def _turns_calls(
     stored = _stored_rows(operands, schedule)
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
-    handed = schedule.members > 0  # the states of chunks stay in shared memory
-    if handed:
+    states: tuple[Any, Any, Any] = None, None, None
+    flags, before, merge = None, [], []
+    if schedule.members:  # the states of chunks stay in shared memory
         assert desc.window is None
-        assert columns == 1
-        assert schedule.alone or width == _power_below(width)
+        assert schedule.alone
         places = sequences * groups * tiles * schedule.members
-    states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
-    merge: list[Call] = []
-    if schedule.split and not handed:
-        merging = _merge_of_rows_call if schedule.merged and not schedule.runs else _merge_call
+    elif schedule.handed:
+        places = min(schedule.programs, parts * -(-keys // (schedule.blocks * desc.key_block)))
+        states, flags = _states(2 * places * schedule.rows, width, workspace), workspace((places,))
+        before = [_clear_call(flags, places)]
+    elif schedule.split:
+        states = _states(parts * stored, width, workspace)
+        merging = _merge_of_rows_call if schedule.merged else _merge_call
         merge = [merging(desc, operands, schedule, states, tiles, chunks)]
     if schedule.alone:
-        return [_alone_call(desc, operands, schedule, states, places), *merge]
+        return [*before, _alone_call(desc, operands, schedule, states, places, flags), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
     first, rest = _power_below(depth), depth - _power_below(depth)
     own, own_rest = _power_below(width), width - _power_below(width)
@@ -358,10 +361,10 @@ def _turns_calls(
     forward = Call(
         "chunk_turns",
         "visit_parts",
-        (places if handed else min(schedule.programs, places), 1, 1),
+        (min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
-            *_steps(out, dense), *_steps(logarithms, dense, 0),
+            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
+            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
@@ -377,13 +380,17 @@ def _turns_calls(
         1,
         dependent=True,
         registers=_registers(schedule),
-        cluster=max(1, schedule.members),
     )  # fmt: skip
-    return [forward, *merge]
+    return [*before, forward, *merge]
 
 
 def _alone_call(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int
+    desc: AttentionDesc,
+    operands: AttentionOperands,
+    schedule: Schedule,
+    states: tuple[Any, Any, Any],
+    places: int,
+    flags: Any,
 ) -> Call:
     """Return the launch of programs of one warp that take the parts of so many places."""
     assert desc.chunk is not None
@@ -400,7 +407,7 @@ def _alone_call(
         (places if schedule.members else min(schedule.programs, places), 1, 1),
         (
             query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
-            out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), queries, keys,
             operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
             chunks, sequences, _stored_rows(operands, schedule),
@@ -410,7 +417,7 @@ def _alone_call(
             "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None,
+            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None, "MEMBERS": schedule.members,
         },
         schedule.warps,
         1,
@@ -422,15 +429,16 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
-    several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
-        "SPLIT": split,
-        "SEVERAL": several,
-        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
-        "MEMBERS": schedule.members,
-        "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
+        "SPLIT": 3 if schedule.handed else 2 if schedule.members else int(schedule.split),
+        "SEVERAL": chunks > 1 and not schedule.split,
+        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.handed),
     }
+
+
+def _clear_call(flags: Any, count: int) -> Call:
+    """Return the launch that clears the flags of programs which hand states on."""
+    return Call("flags", "clear_flags", (-(-count // 256), 1, 1), (flags, count), {"BLOCK": 256}, 1, 1, dependent=True)
 
 
 def _registers(schedule: Schedule) -> int:
@@ -484,14 +492,12 @@ def _merge_call(
             operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
             operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.output_scale or 1.0,
             desc.window or 0, tiles, chunks, _stored_rows(operands, schedule),
-            min(schedule.programs, _sequences(operands) * groups * tiles * chunks) if schedule.runs else 0,
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
             "SCALED": desc.output_scale is not None, "GROUPED": min(16, factors), "FACTORS": factors, "WARPS": warps,
-            "RUNS": schedule.runs,
         },
         warps,
         1,

@@ -20,21 +20,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.attention.kernels.clusters import (
-    hand_state,
-    in_room,
-    room_of_states,
-    states_of_cluster,
-    wait_for_cluster,
-)
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
-    CLUSTER,
-    RUNS,
+    HANDED,
     first_part,
     keys_of_part,
     part_after,
-    part_of_member,
     place_among_equal,
     places_of_longest,
     row_of_member,
@@ -51,6 +42,9 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
+PREFETCH = gl.constexpr("prefetch.global.L2 [$1]; mov.b32 $0, 0;")
+_LINE = gl.constexpr(64)
+"""The components of a line of the cache."""
 
 
 @gluon.jit
@@ -102,32 +96,47 @@ def copy_blocks(
 
 
 @gluon.jit
+def prefetch_queries(
+    of_parts, sequence, group, tile, own_queries, query_starts,
+    M: gl.constexpr, GROUP: gl.constexpr, D: gl.constexpr,
+):  # fmt: skip
+    """Bring the queries of a part to the cache, some time before they are needed; one warp."""
+    query, query_batch, query_step, query_head = of_parts[0], of_parts[7], of_parts[8], of_parts[9]
+    LINES: gl.constexpr = D // _LINE
+    L: gl.constexpr = gl.BlockedLayout([max(M * LINES // 32, 1), 1], [32 // LINES, LINES], [1, 1], [1, 0])
+    row = tile * M + gl.arange(0, M, gl.SliceLayout(1, L))
+    first = query + sequence.to(gl.int64) * query_batch
+    if query_starts is not None:
+        first = query + gl.load(query_starts + sequence).to(gl.int64) * query_step
+    at = gl.minimum(row // GROUP, gl.maximum(own_queries - 1, 0)).to(gl.int64)
+    place = first + at * query_step + (group * GROUP + row % GROUP).to(gl.int64) * query_head
+    line = gl.expand_dims(gl.arange(0, LINES, gl.SliceLayout(0, L)) * _LINE, 0)
+    place = (gl.expand_dims(place, 1) + line).to(gl.int64, bitcast=True)
+    gl.inline_asm_elementwise(PREFETCH, "=r,l", [place], gl.int32, False, 1)
+
+
+@gluon.jit
 def copy_parts(
-    given, maps, parts, full, empty, pages, page_batch,
+    given, of_parts, maps, parts, full, empty, pages, page_batch,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr,
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SEVERAL: gl.constexpr,
+    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
     key_map, key_rest_map, value_map, value_rest_map = maps
     k_parts, k_rest_parts, v_parts, v_rest_parts = parts
-    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and not (SPLIT == CLUSTER and SEVERAL)
+    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
     early = ()
     if EARLY:
         early = first_pages(
             key_map, pages, page_batch, queries, keys, units, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT,
-            MEMBERS,
         )  # fmt: skip
-    if SPLIT == CLUSTER:
-        member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
-        place, block, sequence, unit, _tile, begin, end = part
-    else:
-        place, block, sequence, unit, _tile, begin, end = first_part(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
-            CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
+    place, block, sequence, unit, tile, begin, end = first_part(
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+    )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(1)
     while sequence < sequences:
         batch, first, own_keys, page = sequence, 0, keys, sequence.to(gl.int64) * page_batch
@@ -136,6 +145,11 @@ def copy_parts(
         if PAGE:
             own_keys = gl.load(key_lengths + sequence)
         group, column = unit // COLUMNS, unit % COLUMNS * DV1
+        if not ONCE:
+            own_queries = queries
+            if query_starts is not None:
+                own_queries = gl.load(query_starts + sequence + 1) - gl.load(query_starts + sequence)
+            prefetch_queries(of_parts, sequence, group, tile, own_queries, query_starts, M, GROUP, D1)
         if EARLY:
             numbers = known_pages(key_map, early, own_keys, begin, N)
         else:
@@ -170,13 +184,10 @@ def copy_parts(
         if ONCE:
             sequence = sequences
         else:
-            place, block, sequence, unit, _tile, begin, end = part_after(
+            place, block, sequence, unit, tile, begin, end = part_after(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
-    if SPLIT == CLUSTER and member[0]:
-        wait_for_cluster()
-        wait_for_cluster()
 
 
 @gluon.jit
@@ -310,23 +321,60 @@ def store_state(
 
 
 @gluon.jit
-def store_ended_chunk(
-    states, start, begin, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
-    OUT: gl.constexpr,
-):  # fmt: skip
-    """Store the state of the chunk that ends before the block `start`, if one does and the part has no first chunk."""
-    if (start % CHUNK == 0) & (start > begin) & (begin > 0):
-        store_state(states, start // CHUNK - 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+def flag_of(flags, before: gl.constexpr):
+    """Return the flag of a program, or of one before it."""
+    return (flags + gl.program_id(0) - before).to(gl.pointer_type(gl.int32), bitcast=True)
 
 
 @gluon.jit
-def hand_ended_chunk(
-    room, start, begin, top, total, outs, M: gl.constexpr, CHUNK: gl.constexpr, S: gl.constexpr, OUT: gl.constexpr
-):
-    """Write the state of the chunk that ends before the block `start`, if one does, to its place in the room."""
-    if (start % CHUNK == 0) & (start > begin):
-        hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, 1), top, total, outs, M, S, OUT)
+def hand_on(
+    states, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Hand the state of a row's chunks so far, and that of the chunk that has begun, to the next program."""
+    places, flags = states
+    store_state(places, 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT)
+    store_state(places, 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+    gl.thread_barrier()
+    gl.atomic_xchg(flag_of(flags, 0), 1, sem="release", scope="gpu")
+
+
+@gluon.jit
+def handed_state(
+    states, place: gl.constexpr, real, like_top, like_total, like_outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return one of the states that the program before has handed on; that of no keys where none is `real`."""
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
+    inside = ((first_packed + gl.arange(0, M, ROWS)) // GROUP < queries) & real
+    row = (first_row - M + gl.arange(0, M, ROWS)) * chunks + place
+    top = gl.load(part_top + row, mask=inside, other=NOTHING, cache_modifier=".cg")
+    total = gl.load(part_total + row, mask=inside, other=0.0, cache_modifier=".cg")
+    found = ()
+    for side in gl.static_range(len(like_outs)):
+        source = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+        found += (gl.load(source, mask=gl.expand_dims(inside, 1), other=0.0, cache_modifier=".cg"),)
+    top = gl.convert_layout(top, like_top.type.layout, assert_trivial=True)
+    return top, gl.convert_layout(total, like_total.type.layout, assert_trivial=True), found
+
+
+@gluon.jit
+def received(
+    states, begin, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return the states that the program before has handed on, for a part that does not begin at the first key."""
+    places, flags = states
+    if begin > 0:
+        while gl.atomic_cas(flag_of(flags, 1), 1, 0, sem="acquire", scope="gpu") != 1:
+            pass
+        gl.thread_barrier()
+    state_top, state_total, state_outs = handed_state(
+        places, 0, begin > 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
+    )
+    top, total, outs = handed_state(places, 1, begin > 0, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+    return state_top, state_total, state_outs, top, total, outs
 
 
 @gluon.jit
@@ -359,10 +407,6 @@ def many_rows(
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
-        if SPLIT == RUNS:
-            store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
-        if SPLIT == CLUSTER and SEVERAL:
-            hand_ended_chunk(states, start, begin, top, total, outs, M, CHUNK, DV1, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -381,10 +425,6 @@ def many_rows(
         mbarrier.arrive(empty.index(v_slot))
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
-    if SPLIT == RUNS:
-        store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
-    if SPLIT == CLUSTER and SEVERAL:
-        hand_ended_chunk(states, last, begin, top, total, outs, M, CHUNK, DV1, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
@@ -516,18 +556,20 @@ def few_rows(
     state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
+    first_start = begin
+    if SPLIT == HANDED:
+        first_start = begin * 0
+        state_top, state_total, state_outs, top, total, outs = received(
+            states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
+        )
     s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
-        if SPLIT == RUNS:
-            store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
-        if SPLIT == CLUSTER and SEVERAL:
-            hand_ended_chunk(states, start, begin, top, total, outs, M, CHUNK, DV1, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
-            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+            start, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
         next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
         values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
@@ -539,12 +581,8 @@ def few_rows(
         release_after_loads(empty, v_slot)
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
-    if SPLIT == RUNS:
-        store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
-    if SPLIT == CLUSTER and SEVERAL:
-        hand_ended_chunk(states, last, begin, top, total, outs, M, CHUNK, DV1, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
-        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        last, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
     # What is behind the last key of a sequence belongs to others.
@@ -589,25 +627,10 @@ def store_output(
 
 
 @gluon.jit
-def is_whole(
-    sequence, tile, begin, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr,
-    CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Return whether a part has all keys of its rows; `own` are the lengths of their sequence."""
-    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-    return (begin == 0) & (end >= behind)
-
-
-@gluon.jit
-def of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs):
-    """Return the state of a part: of the first chunks of a row that of all of them, else that of its chunk."""
-    all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
-    top = gl.convert_layout(top, all_top.type.layout, assert_trivial=True)
-    total = gl.convert_layout(total, all_top.type.layout, assert_trivial=True)
-    found = ()
-    for part in gl.static_range(len(outs)):
-        found += (gl.where(begin == 0, all_outs[part], outs[part]),)
-    return gl.where(begin == 0, all_top, top), gl.where(begin == 0, all_total, total), found
+def ends_row(sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr):
+    """Return whether a part has the last keys of its rows; `own` are the lengths of their sequence."""
+    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, N, CAUSAL, False, False)
+    return end >= behind
 
 
 @gluon.jit
@@ -617,29 +640,27 @@ def store_state_of_part(
     OUT: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Store the state of a part, or of its last chunk."""
-    if SPLIT == RUNS:
-        own = of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs)
-        chunk = gl.where(begin == 0, 0, (end - 1) // CHUNK)
-        store_state(states, chunk, own[0], own[1], own[2], M, GROUP, DV1, DV2, VP, OUT)
+    if SPLIT == HANDED:
+        hand_on(states, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
     else:
         store_state(states, begin // CHUNK, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
 
 
 @gluon.jit
 def compute_parts(
-    given, of_parts, rings, room,
+    given, of_parts, rings,
     D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, COLUMNS: gl.constexpr,
     VP: gl.constexpr, GROUP: gl.constexpr,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr,
+    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Compute the parts of a program in turn."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
     (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored,
+        tiles, chunks, stored, flags,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
@@ -647,15 +668,10 @@ def compute_parts(
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if SPLIT == CLUSTER:
-        member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
-        place, block, sequence, unit, tile, begin, end = part
-        row_group, row_tile = unit, tile
-    else:
-        place, block, sequence, unit, tile, begin, end = first_part(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
-            CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
+    place, block, sequence, unit, tile, begin, end = first_part(
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+    )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
         group, column = unit // COLUMNS, unit % COLUMNS
@@ -684,8 +700,8 @@ def compute_parts(
             plain = 0
         row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
-        if SPLIT == CLUSTER:
-            states = room
+        if SPLIT == HANDED:
+            states = (part_top, part_total, part_out, gl.program_id(0) * M, 2, tile * M, own_queries, 0), flags
         if FEW:
             found = few_rows(
                 rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
@@ -702,9 +718,7 @@ def compute_parts(
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         own = own_queries, own_keys, own_first
-        if SPLIT == CLUSTER:
-            hand_state(in_room(room, (end - 1 - begin) // CHUNK, M, DV1, 1), top, total, outs, M, DV1, OUT)
-        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        if not SPLIT or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
@@ -722,33 +736,6 @@ def compute_parts(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
-    if SPLIT == CLUSTER and member[0]:
-        wait_for_cluster()
-        _, number, span, behind, row_sequence, row_queries = member
-        if number == 0:
-            packed = row_tile * M + gl.arange(0, M, OUT_ROWS)
-            state_top, state_total, state_outs, top, total, outs = states_of_cluster(
-                room, behind, span, 0, M, DV1, 1, CHUNK, OUT
-            )
-            store_output(
-                output, logarithms, query_starts, sinks, row_sequence, row_group, 0, packed,
-                packed // GROUP < row_queries, state_top, state_total, state_outs, top, total, outs, output_batch,
-                output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS,
-                OUT,
-            )  # fmt: skip
-        wait_for_cluster()  # the memory of a member is read until then
-
-
-@gluon.jit
-def wait_beside(
-    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
-):  # fmt: skip
-    """Wait for the cluster as often as the warps that compute: it has all threads."""
-    member, _ = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
-    if member[0]:
-        wait_for_cluster()
-        wait_for_cluster()
 
 
 @gluon.jit(
@@ -758,7 +745,7 @@ def wait_beside(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out,
+    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out, flags,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -767,12 +754,12 @@ def visit_parts(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
+    COLUMNS: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    A part has one chunk with SPLIT, else all chunks.  Where SPLIT is RUNS, it has those of a run that are of one row.
-    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  SEVERAL says
+    A part has one chunk with SPLIT, else all chunks.  Where SPLIT is HANDED, it has those tiles of a run that are of
+    one row, and the next program continues with what it hands on.  SEVERAL says
     whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
     components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
     them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
@@ -804,58 +791,27 @@ def visit_parts(
     of_parts = (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored,
+        tiles, chunks, stored, flags,
     )  # fmt: skip
-    room = gl.program_id(0) * 0
-    if SPLIT == CLUSTER:
-        room = room_of_states(SPAN, M, DV1, 1)
-    if SPLIT == CLUSTER:  # all warps that are allocated beside the one that copies are in the cluster
-        gl.warp_specialize(
-            [
+    gl.warp_specialize(
+        [
+            (
+                compute_parts,
                 (
-                    compute_parts,
-                    (
-                        given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), room, D1, D2, DV1, DV2, COLUMNS,
-                        VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
-                        ONCE, MEMBERS,
-                    ),
+                    given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), D1, D2, DV1, DV2, COLUMNS,
+                    VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                    ONCE,
                 ),
+            ),
+            (
+                copy_parts,
                 (
-                    copy_parts,
-                    (
-                        given, (key_map, key_rest_map, value_map, value_rest_map),
-                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
-                        MEMBERS, SEVERAL,
-                    ),
+                    given, of_parts, (key_map, key_rest_map, value_map, value_rest_map),
+                    (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
+                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
                 ),
-                (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
-                (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
-            ],
-            [1, 1, 2],
-            [48, 24, 24],
-        )  # fmt: skip
-    else:
-        gl.warp_specialize(
-            [
-                (
-                    compute_parts,
-                    (
-                        given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), room, D1, D2, DV1, DV2, COLUMNS,
-                        VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
-                        ONCE, MEMBERS,
-                    ),
-                ),
-                (
-                    copy_parts,
-                    (
-                        given, (key_map, key_rest_map, value_map, value_rest_map),
-                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
-                        MEMBERS, SEVERAL,
-                    ),
-                ),
-            ],
-            [1],
-            [48],
-        )  # fmt: skip
+            ),
+        ],
+        [1],
+        [48],
+    )  # fmt: skip

@@ -14,6 +14,8 @@ LOADED = gl.constexpr(4)
 _PADDING = gl.constexpr(8)
 """The words behind those of a row: its maximum, its denominator, and others that spread the rows over the banks."""
 BARRIER = gl.constexpr("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;")
+ARRIVE = gl.constexpr("barrier.cluster.arrive.release.aligned; mov.u32 $0, $1;")
+WAIT = gl.constexpr("barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;")
 STORE = gl.constexpr("{ .reg .pred p; setp.ne.b32 p, $3, 0; @p st.shared.f32 [$1], $2; mov.u32 $0, $3; }")
 LOAD = gl.constexpr("ld.shared::cluster.f32 $0, [$1];")
 OF_MEMBER = gl.constexpr("mapa.shared::cluster.u32 $0, $1, $2;")
@@ -47,6 +49,20 @@ def wait_for_cluster():
     """Wait until all threads of the cluster are here, and see what they have written."""
     L: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
     gl.inline_asm_elementwise(BARRIER, "=r,r", [gl.arange(0, 32 * gl.num_warps(), L)], gl.int32, False, 1)
+
+
+@gluon.jit
+def arrive_in_cluster():
+    """Say to the threads of the cluster what this one has written; `wait_for_arrivals` must follow."""
+    L: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    gl.inline_asm_elementwise(ARRIVE, "=r,r", [gl.arange(0, 32 * gl.num_warps(), L)], gl.int32, False, 1)
+
+
+@gluon.jit
+def wait_for_arrivals():
+    """Wait until all threads of the cluster have arrived, and see what they have written before."""
+    L: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    gl.inline_asm_elementwise(WAIT, "=r,r", [gl.arange(0, 32 * gl.num_warps(), L)], gl.int32, False, 1)
 
 
 @gluon.jit
@@ -87,29 +103,17 @@ def state_of_chunk(room, chunk, span, share, M: gl.constexpr, S: gl.constexpr, S
 
 
 @gluon.jit
-def merged_if(real, top, total, out, part):
-    """Return the state after the merge of a chunk if it is `real`."""
-    all_top, all_total, all_out = merged(top, total, out, part[0], part[1], part[2][0])
-    return gl.where(real, all_top, top), gl.where(real, all_total, total), gl.where(real, all_out, out)
-
-
-@gluon.jit
-def states_of_cluster(
-    room, behind, span, share,
-    M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, CHUNK: gl.constexpr, OUT: gl.constexpr,
+def after_round(
+    room, real, top, total, outs,
+    M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, OUT: gl.constexpr,
 ):  # fmt: skip
-    """Return a share of the state of all chunks of a row but the last, and that of the last; keys end at `behind`."""
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    count = (behind + CHUNK - 1) // CHUNK
-    all_top, all_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    all_out = gl.zeros([M, S], gl.float32, OUT)
-    top, total, outs = state_of_chunk(room, count - 1, span, share, M, S, SHARES, OUT)
-    for first in range(0, count - 1, LOADED):
-        loaded = ()
-        for place in gl.static_range(LOADED):
-            loaded += (state_of_chunk(room, gl.minimum(first + place, count - 1), span, share, M, S, SHARES, OUT),)
-        for place in gl.static_range(LOADED):
-            all_top, all_total, all_out = merged_if(
-                first + place < count - 1, all_top, all_total, all_out, loaded[place]
-            )
-    return all_top, all_total, (all_out,), top, total, outs
+    """Return the state of a row after a round, of which the first `real` members have a chunk each in their rooms."""
+    found = ()
+    all_top, all_total = top, total
+    for share in gl.static_range(SHARES):
+        all_top, all_total, all_out = top, total, outs[share]
+        for member in range(real):
+            part = state_of_chunk(room, member, 1, share, M, S, SHARES, OUT)
+            all_top, all_total, all_out = merged(all_top, all_total, all_out, part[0], part[1], part[2][0])
+        found += (all_out,)
+    return all_top, all_total, found

@@ -8,7 +8,6 @@ from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from bitwise_nvidia_sm90.attention import tree
-from bitwise_nvidia_sm90.attention.kernels.parts import end_of_run, places_before
 
 NOTHING = gl.constexpr(float("-inf"))
 DESCENT = gl.constexpr(tree.DESCENT)
@@ -86,24 +85,22 @@ def in_each_thread(numbers, group, outs, FACTORS: gl.constexpr, GROUPED: gl.cons
 
 @gluon.jit(
     do_not_specialize=[
-        "queries", "keys", "first_position", "window", "tiles", "chunks", "stored", "programs", "logarithm_batch",
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "stored", "logarithm_batch",
         "logarithm_step", "logarithm_head",
     ]
 )  # fmt: skip
 def merge_parts(
     part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, first_keys, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, output_scale, window, tiles, chunks, stored, programs,
+    queries, keys, first_position, output_scale, window, tiles, chunks, stored,
     DV: gl.constexpr, DVP: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, LOGARITHMS: gl.constexpr, SINKS: gl.constexpr,
-    SCALED: gl.constexpr, GROUPED: gl.constexpr, FACTORS: gl.constexpr, WARPS: gl.constexpr, RUNS: gl.constexpr,
+    SCALED: gl.constexpr, GROUPED: gl.constexpr, FACTORS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """Merge the chunks of one packed row that were stored, for 32 components in each warp, from left to right.
 
     A thread has one component of all chunks of a group, and adds them in order, while the next two groups are loaded.
-    The factors of FACTORS chunks are computed at a time, those of a chunk by one lane.  With RUNS, so many programs had
-    runs of chunks: the first chunks of a row have one state, in place of that of the first one, and a row of which one
-    program had all chunks has its output.
+    The factors of FACTORS chunks are computed at a time, those of a chunk by one lane.
     """
     L: gl.constexpr = gl.BlockedLayout([GROUPED, 1], [1, 32], [1, WARPS], [1, 0])
     C: gl.constexpr = gl.BlockedLayout([FACTORS // 32 if FACTORS > 32 else 1], [32], [WARPS], [0])
@@ -114,11 +111,6 @@ def merge_parts(
     unit = gl.program_id(1)
     row = gl.program_id(0) // SLICES
     tile = row // M
-    if RUNS:
-        first_place, all_places = places_before(
-            batch, query_starts, key_starts, key_lengths, queries, keys, first_position, gl.num_programs(1),
-            gl.num_programs(2), M, GROUP, CHUNK, ALIGNED,
-        )  # fmt: skip
     lane = gl.program_id(0) % SLICES * WIDTH + gl.arange(0, WIDTH, gl.SliceLayout(0, L))
     wide = batch.to(gl.int64)
     if query_starts is not None:
@@ -145,14 +137,7 @@ def merge_parts(
     if CAUSAL:
         high = gl.minimum((tile * M + M - 1) // GROUP, queries - 1)
         end = gl.minimum(end, high + first_position + 1)
-    divided = at < queries
-    if RUNS:
-        own_chunks = (keys + CHUNK - 1) // CHUNK
-        first_place += (tile * gl.num_programs(1) + unit) * own_chunks
-        kept = gl.minimum(end_of_run(first_place, programs, all_places) - first_place, own_chunks)
-        divided = divided & ((kept * CHUNK < end) | (own_chunks == 0))
-        gdc_wait()  # the end of this kernel is that of the kernel before for the next one
-    if divided:
+    if at < queries:
         if WINDOW:
             begin = gl.maximum(0, tile * M // GROUP + first_position - window + 1) // N * N
         slot = (((wide * gl.num_programs(1) + unit) * tiles + tile) * stored + row % M) * chunks
@@ -162,11 +147,6 @@ def merge_parts(
         first = begin // CHUNK
         gdc_wait()  # the kernel may start before the states are stored
         gdc_launch_dependents()
-        if RUNS:
-            top = gl.load(part_top + slot, mask=kept > 0, other=NOTHING)
-            total += gl.load(part_total + slot, mask=kept > 0, other=0.0)
-            out = gl.load(part_out + slot * DVP + lane, mask=(lane < DV) & (kept > 0), other=0.0)
-            first = kept
         old_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
         fresh_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
         total_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)

@@ -21,6 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import clear_rows, lengths_of
 
@@ -360,6 +361,7 @@ def key_gradients_specialised(
         d_high, v_high = tiles_of(d_high_map, STAGES), tiles_of(v_high_map, PARTS)
     numbers = gl.allocate_shared_memory(gl.float32, [2 * STAGES, 1, 1, BLOCK], number_map.layout)
     kept, full, empty, cleared = barriers(STAGES, 2)
+    gdc_launch_dependents()
     tiles = q, q_high, k, k_high, v, v_high, d, d_high
     maps = q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map
     given = (
@@ -528,8 +530,11 @@ def compute_queries(
     low = tile + part * 64
     row = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
     place = numbers + (q_batch * heads + head).to(gl.int64) * padded + n_row + row
-    less = gl.expand_dims(gl.load(place, mask=row < queries, other=0.0), 1)
-    shift = gl.expand_dims(gl.load(place + (batches * heads).to(gl.int64) * padded, mask=row < queries, other=0.0), 1)
+    # The kernel may start beside another one, with what the first cache held before.
+    less = gl.load(place, mask=row < queries, other=0.0, cache_modifier=".cg")
+    place += (batches * heads).to(gl.int64) * padded
+    shift = gl.load(place, mask=row < queries, other=0.0, cache_modifier=".cg")
+    less, shift = gl.expand_dims(less, 1), gl.expand_dims(shift, 1)
     first, end = visited_keys(tile, queries, keys, first_position, window, CAUSAL, WINDOW, PARTS)
     border = keys // STEP * STEP
     if CAUSAL:
@@ -559,6 +564,8 @@ def compute_queries(
             query_gradient, (found_high + 0.0) * scale, low, queries, LOW, q_batch, head, query_gradient_batch,
             query_gradient_step, query_gradient_head, REAL, WIDE,
         )  # fmt: skip
+    if part == 0:
+        gdc_wait()  # what follows this kernel needs the gradients of keys, of which the kernel may be running
 
 
 @gluon.jit(
