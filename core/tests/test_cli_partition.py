@@ -147,6 +147,15 @@ def test_files_of_windows_are_read(tmp_path: Path) -> None:
     assert done.stderr.endswith("there is no such file; write sub/a.ptx\n")
 
 
+def test_a_link_to_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN}, None)
+    (folder / "b.ptx").symlink_to("gone.ptx")
+    (folder / "c.ptx").symlink_to("c.ptx")
+    done = CliRunner().invoke(app, ["partition", str(folder)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "".join(f"bitwise: {folder / n}.ptx: links to a missing file\n" for n in "bc")
+
+
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN}, None)
     with (folder / "huge.ptx").open("wb") as file:
@@ -186,6 +195,11 @@ MANIFESTS: dict[str, tuple[str, str]] = {
     "no JSON": ("{", "is not JSON"),
     "no kernels": ('{"kernels": []}', "names no kernels"),
     "another shape": ("[1, 2]", "manifest.json: "),
+    "a zero byte": (
+        "{\0}",
+        "is not text (a zero byte at offset 1); give a manifest in JSON, not a binary",
+    ),
+    "an object in place of a list": ('{"kernels": {}}', "manifest.json: kernels: input should be a list, not {{}}\n"),
     "a missing file": (
         json.dumps({"kernels": [launch("gone.ptx")]}),
         "gone.ptx: {folder}/manifest.json names it, and there is no such file",

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from bitwise_core import BitwiseError, Launch, Source
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_core.validated_records import first_fault
 
 SCHEMA = 1
 """The version of the file's form."""
@@ -81,9 +82,7 @@ def _kernel(name: str, entry: Any) -> Source:
         text = content.decode()
         launch = None if entry["launch"] is None else Launch.model_validate(entry["launch"])
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"the launch of the kernel {name!r}: {place}: {first['msg']}") from None
+        raise ValueError(f"the launch of the kernel {name!r}: {first_fault(error)}") from None
     except (lzma.LZMAError, EOFError) as error:
         raise ValueError(f"the text of the kernel {name!r} is damaged ({error})") from None
     known = entry["entry"]
