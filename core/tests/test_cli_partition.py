@@ -241,6 +241,9 @@ def test_targets(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["partition", str(folder), "--target", "sm_12345"])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("bitwise: no plugin models the target sm_12345; those modelled: ")
+    done = CliRunner().invoke(app, ["partition", str(folder), "--target", "toy1"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "bitwise: no kernel is for the target toy1, whose files are named *.toy\n"
 
 
 def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def resolve_targets(
 ) -> tuple[ArchReference, tuple[Source, ...]]:
     """The architecture of `find_target`, and the sources with `target` set where the file belongs to another parser.
 
-    Raises InputError, as `find_target` does, for the kernels of each parser.
+    Raises InputError, as `find_target` does, for the kernels of each parser, and where none belongs to `target`.
     """
     arch = find_target(sources, registry, target, cache)
     parser = arch.parse
@@ -253,6 +253,8 @@ def resolve_targets(
             others.setdefault(parsers[0], []).append(source)
         elif _missing_plugin_hint(registry, source.name):
             find_target((source,), registry, None, cache)
+    if target is not None and sum(map(len, others.values())) == len(sources):
+        raise InputError(f"no kernel is for the target {target}, whose files are named *{arch.extension}")
     targets = {
         id(source): found.name for group in others.values() for found in [find_target(group, registry, None, cache)]
         for source in group
