@@ -246,6 +246,20 @@ def test_targets(tmp_path: Path) -> None:
     assert done.stderr == "bitwise: no kernel is for the target toy1, whose files are named *.toy\n"
 
 
+def test_sources_are_shown_in_a_page_and_read_before_the_analysis(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": "no assembly"}, None)
+    done = CliRunner().invoke(app, ["partition", str(folder), "--source", "k.py"])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "bitwise: --source: the page of --html shows sources: give that option too\n",
+    )
+    binary = tmp_path / "k.py"
+    binary.write_bytes(b"\0")
+    done = CliRunner().invoke(app, ["partition", str(folder), "--html", str(tmp_path / "x"), "--source", str(binary)])
+    sentence = f"bitwise: {binary}: is not text (a zero byte at offset 0); give a source, not a binary\n"
+    assert (done.exit_code, done.stderr) == (2, sentence)
+
+
 def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:
     texts: dict[str, str | bytes] = {"a.ptx": PLAIN, "b.ptx": PLAIN.replace("sm_90", "sm_80")}
     done = CliRunner().invoke(app, ["partition", str(write(tmp_path, texts, LAUNCHES[:2])), "--workers", "1"])

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bitwise_core import BitwiseError, Launch, Source
+from bitwise_core.input_files import read_text
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.validated_records import first_fault
@@ -41,16 +42,15 @@ class GoldenKernels:
         """Read a file; one that does not exist has no kernels.  Raises GoldenFileError."""
         if not path.exists():
             return cls({})
+        text = read_text(path, GoldenFileError)
         try:
-            content = parse_json(path.read_text(encoding="utf-8"))
+            content = parse_json(text)
             if not isinstance(content, dict) or content.get("schema") != SCHEMA:
                 raise ValueError(f"it is no file of golden kernels of schema {SCHEMA}")
             entries = content.get("kernels")
             if set(content) != {"schema", "kernels"} or not isinstance(entries, dict):
                 raise ValueError("it has other keys than `schema` and `kernels`")
             return cls({name: _kernel(name, entry) for name, entry in entries.items()})
-        except OSError as error:
-            raise GoldenFileError(f"{path}: cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise GoldenFileError(f"{path}: {error}; write it again with --bitwise-update") from None
 

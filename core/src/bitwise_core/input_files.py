@@ -1,4 +1,4 @@
-"""Text files of a limited size, with errors as sentences."""
+"""Text files of users, read up to a limited size, with errors as sentences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 from bitwise_core.errors import BitwiseError
 
+MAXIMUM_BYTES = 64 << 20
+"""The size of the largest file that is read where a caller states no other."""
 
-def read_text(path: Path | str, most: int, error: type[BitwiseError]) -> str:
-    """Return the text of a file of at most so many bytes.  Raises `error`, whose message begins with the path."""
+
+def read_text(path: Path | str, error: type[BitwiseError], most: int = MAXIMUM_BYTES) -> str:
+    """Return the text of a file of at most `most` bytes.  Raises `error`, whose message begins with the path."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(most + 1)
