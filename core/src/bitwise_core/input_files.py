@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bitwise_core.errors import BitwiseError
-
 MAXIMUM_BYTES = 64 << 20
 """The size of the largest file that is read where a caller states no other."""
 
 
-def read_text(path: Path | str, error: type[BitwiseError], most: int = MAXIMUM_BYTES) -> str:
+def read_text(path: Path | str, error: type[Exception], most: int = MAXIMUM_BYTES) -> str:
     """Return the text of a file of at most `most` bytes.  Raises `error`, whose message begins with the path."""
     try:
         with Path(path).open("rb") as file:
