@@ -83,7 +83,7 @@ RECORDED = json.loads(Path(__file__).with_name("layers_of_models.json").read_tex
 
 @pytest.mark.parametrize("model", RECORDED, ids=lambda model: str(model["name"]))
 def test_layers_are_those_that_transformers_builds(model: dict[str, Any]) -> None:
-    """Recorded by `python -m bitwise_bench.cublas.layers_of_models`."""
+    """Recorded by `python -m bitwise_bench.cublas.invariance.layers_of_models`."""
     found = {(each.n, each.k, each.bias) for each in model_layers(model["config"], "config.json")}
     assert found == {tuple(each) for each in model["layers"]}
 

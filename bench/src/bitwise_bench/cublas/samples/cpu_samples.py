@@ -1,7 +1,7 @@
 """Small GEMMs run by cuBLASLt on a GPU, checked against their descriptors on any CPU.
 
-    python -m bitwise_bench.cublas.cpu_samples record sample.json     on the GPU
-    python -m bitwise_bench.cublas.cpu_samples check sample.json      on any machine
+    python -m bitwise_bench.cublas.samples.cpu_samples record sample.json     on the GPU
+    python -m bitwise_bench.cublas.samples.cpu_samples check sample.json      on any machine
 
 NumPy generates the operands from the shape's number, with identical bits on both machines. The file has hashes of the
 outputs. Shapes are selected so that every configuration occurs about equally often.
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.row_evidence import query_and_configuration
+from bitwise_bench.cublas.sweeps.random_queries import random_query
 from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import RowNotCovered, profile
@@ -141,7 +141,7 @@ def checked(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record on a GPU, or check. The exit status of a check is 1 if bytes differ."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.cpu_samples", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.samples.cpu_samples", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("what", choices=("record", "check"))
     parser.add_argument("file", type=Path)

@@ -1,6 +1,6 @@
 """Count and archive the lines of a sweep.
 
-    python -m bitwise_bench.cublas.sweep_records sweep.jsonl --record records/cublas-sweep-sm90-h100-13.1-seed1
+    python -m bitwise_bench.cublas.sweeps.sweep_records sweep.jsonl --record records/cublas-sweep-sm90-h100-13.1-seed1
 
 writes the counts as JSON, and the sorted lines as a compressed file of the same name.
 """
@@ -86,7 +86,7 @@ def read_lines(path: Path) -> tuple[dict[str, Any] | None, list[list[Any]]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count a sweep. The exit status is 1 if bytes differ, 2 if the file is not a sweep."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.sweep_records", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.sweeps.sweep_records", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("file", type=Path)
     parser.add_argument("--record", type=Path, help="write NAME.json and NAME.jsonl.xz")

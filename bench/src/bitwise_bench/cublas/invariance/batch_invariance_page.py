@@ -1,6 +1,6 @@
-"""The page on batch invariance, from the records of `bitwise_bench.cublas.batch_invariance`.
+"""The page on batch invariance, from the records of `bitwise_bench.cublas.invariance.batch_invariance`.
 
-python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] [--other RECORD [CHECK]]...
+python -m bitwise_bench.cublas.invariance.batch_invariance_page RECORD [CHECK] [--other RECORD [CHECK]]...
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the page of a record."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.batch_invariance_page", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.invariance.batch_invariance_page", description=(__doc__ or "").split("\n")[0]
     )
     help_text = "a record of `table`, and one of `check`"
     parser.add_argument("records", type=Path, nargs="+", metavar="RECORD", help=help_text)

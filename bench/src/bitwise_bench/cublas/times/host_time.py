@@ -2,7 +2,7 @@
 
 `torch.addmm` and `torch.nn.functional.linear` are measured beside `addmm` with a library, and under a lock.
 
-    python -m bitwise_bench.cublas.host_time --out times.json
+    python -m bitwise_bench.cublas.times.host_time --out times.json
 
 The plugins must be installed with their entry points.
 """
@@ -99,7 +99,9 @@ def layer_times(m: int, n: int, k: int) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the times."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.host_time", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.times.host_time", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     import torch

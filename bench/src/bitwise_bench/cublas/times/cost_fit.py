@@ -1,6 +1,6 @@
 """Fit the costs of the launcher's schedules to measured times, and report what the choice costs.
 
-    python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json [--beside h100.json.xz]
+    python -m bitwise_bench.cublas.times.cost_fit times.json [times.json ...] --out costs.json [--beside h100.json.xz]
 
 The files are those of `schedule_timing --times` on one device, and of `fused_epilogues --most`. The costs of the model
 are fitted first, then the correction of the modelled times, to the order of the schedules of each problem. The errors
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.cublas.regression_trees import boosted_trees
+from bitwise_bench.cublas.times.regression_trees import boosted_trees
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.device_costs import (
     Correction,
@@ -412,7 +412,9 @@ def _report_of_unaligned(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and report."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.times.cost_fit", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
     parser.add_argument("--beside", type=Path, help="a file of an H100, whose errors the correction is fitted to, too")
     parser.add_argument("--weight", type=float, default=1.0, help="the weight of those errors (default 1)")

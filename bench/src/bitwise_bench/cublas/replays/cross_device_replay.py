@@ -1,10 +1,12 @@
 """Reproducibility across devices: GEMMs locked on one GPU and replayed on another, byte for byte.
 
-    python -m bitwise_bench.cublas.cross_device_replay lock --lock lock.json --bytes bytes.json
-    python -m bitwise_bench.cublas.cross_device_replay replay --lock lock.json --bytes bytes.json --out replay.json
-    python -m bitwise_bench.cublas.cross_device_replay replay ... --library /path/to/libcublasLt.so.12
-    python -m bitwise_bench.cublas.cross_device_replay archive ... --record records/replays.json --rows replay.json.xz
-    python -m bitwise_bench.cublas.cross_device_replay check --rows records/replay.json.xz
+    python -m bitwise_bench.cublas.replays.cross_device_replay lock --lock lock.json --bytes bytes.json
+    python -m bitwise_bench.cublas.replays.cross_device_replay replay --lock lock.json --bytes bytes.json \
+        --out replay.json
+    python -m bitwise_bench.cublas.replays.cross_device_replay replay ... --library /path/to/libcublasLt.so.12
+    python -m bitwise_bench.cublas.replays.cross_device_replay archive ... --record records/replays.json \
+        --rows replay.json.xz
+    python -m bitwise_bench.cublas.replays.cross_device_replay check --rows records/replay.json.xz
 
 `lock` queries the heuristic for shapes of all regimes. It writes a lock file of the descriptors, and a file of hashes
 of cuBLASLt's outputs for two sets of operands that every machine generates with identical bits. `replay` runs the
@@ -28,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.portable_operands import DRAWS, Operands
-from bitwise_bench.cublas.random_queries import REGIMES, random_query
+from bitwise_bench.cublas.sweeps.random_queries import REGIMES, random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
@@ -317,7 +319,7 @@ def check(given: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the commands."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.cross_device_replay", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.replays.cross_device_replay", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("what", choices=("lock", "replay", "archive", "check"))
     parser.add_argument("--lock", type=Path, help="the lock file")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bitwise_bench.cublas.random_queries import REGIMES, RandomQuery, random_query
-from bitwise_bench.cublas.sweep_operands import CANCELLING, DRAWS, PLAIN, Pools
-from bitwise_bench.cublas.sweep_records import COLUMNS
+from bitwise_bench.cublas.sweeps.random_queries import REGIMES, RandomQuery, random_query
+from bitwise_bench.cublas.sweeps.sweep_operands import CANCELLING, DRAWS, PLAIN, Pools
+from bitwise_bench.cublas.sweeps.sweep_records import COLUMNS
 from bitwise_cublas_profiles.library import Library, Pointers
 from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult
@@ -83,7 +83,7 @@ class Sweep:
 
     def control(self, each: RandomQuery, result: HeuristicResult, desc: Any) -> list[Any] | None:
         """Run a wrong descriptor on every draw: the mutation, and on how many draws of either kind it differs."""
-        from bitwise_bench.cublas.descriptor_mutations import mutated
+        from bitwise_bench.cublas.orders.descriptor_mutations import mutated
 
         found = mutated(desc, random.Random(f"{self.chosen.seed}:{each.number}:control"))
         if found is None:
@@ -99,7 +99,7 @@ class Sweep:
 
     def others(self, each: RandomQuery, result: HeuristicResult) -> list[Any] | None:
         """The alternatives that return cuBLAS's bytes, for the first shapes of every configuration."""
-        from bitwise_bench.cublas.descriptor_mutations import alternatives
+        from bitwise_bench.cublas.orders.descriptor_mutations import alternatives
 
         found = result.configuration
         key = (

@@ -1,6 +1,6 @@
 """The linear layers that transformers builds for a config, against which the certificates of models are tested.
 
-    python -m bitwise_bench.cublas.layers_of_models plugins/cublas_profiles/tests/layers_of_models.json
+    python -m bitwise_bench.cublas.invariance.layers_of_models plugins/cublas_profiles/tests/layers_of_models.json
 
 Models are built without memory, and each of them again with every other setting of a bias.  A layer is its output and
 input widths and whether it has a bias; the layers of experts count as two, and the gate of an expert as its own layer.
@@ -116,7 +116,7 @@ def record() -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the record."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.layers_of_models")
+    parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.invariance.layers_of_models")
     parser.add_argument("out", type=Path)
     out: Path = parser.parse_args(arguments).out
     content = record()

@@ -1,8 +1,8 @@
 """Batch invariance of cuBLASLt under settings that serving and training frameworks use.
 
-    python -m bitwise_bench.cublas.batch_invariance record --answers answers.json.xz
-    python -m bitwise_bench.cublas.batch_invariance table --answers answers.json.xz --out invariance.json
-    python -m bitwise_bench.cublas.batch_invariance check --out check.json --products 100 --seed 1
+    python -m bitwise_bench.cublas.invariance.batch_invariance record --answers answers.json.xz
+    python -m bitwise_bench.cublas.invariance.batch_invariance table --answers answers.json.xz --out invariance.json
+    python -m bitwise_bench.cublas.invariance.batch_invariance check --out check.json --products 100 --seed 1
 
 `record` asks PyTorch's library, or the one of `--library PATH`, for the products of public models for every M, `table`
 makes certificates from what was recorded, without a GPU, and `check` compares certificates of drawn products, of any
@@ -318,7 +318,7 @@ def _checked(words: str, certificates: Sequence[Certificate], given: argparse.Na
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the commands `record`, `table` and `check`."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.batch_invariance", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.invariance.batch_invariance", description=(__doc__ or "").split("\n")[0]
     )
     commands = parser.add_subparsers(required=True)
     for name, function in (("record", record), ("table", table), ("check", check)):

@@ -1,8 +1,8 @@
 """Times of products: cuBLAS through torch.mm against the launcher of descriptors with the same bytes.
 
-    python -m bitwise_bench.cublas.schedule_timing --set held-out --out records/cublas-held-out-sm90-h100.json
-    python -m bitwise_bench.cublas.schedule_timing --set fitted --most 12 --times --out times.json
-    python -m bitwise_bench.cublas.schedule_timing --set published --join part-*.json --out published.json
+    python -m bitwise_bench.cublas.times.schedule_timing --set held-out --out records/cublas-held-out-sm90-h100.json
+    python -m bitwise_bench.cublas.times.schedule_timing --set fitted --most 12 --times --out times.json
+    python -m bitwise_bench.cublas.times.schedule_timing --set published --join part-*.json --out published.json
 
 A problem runs under the launcher's default schedule and, with --most, under that many candidates, whose fastest one
 counts.  With --first-call, `first call` is the fastest of so many, as BITWISE_TIMED_SCHEDULES chooses it.  Each must
@@ -302,7 +302,7 @@ def rows_of(paths: Sequence[Path]) -> dict[tuple[Any, ...], dict[str, Any]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the problems of a set.  The exit status is 1 if a schedule's bytes differ or a problem failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.schedule_timing", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.times.schedule_timing", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Probes with products below the fp32 range: initial values of sums and rounding of products, for any configuration.
 
-    python -m bitwise_bench.cublas.underflow_probes record probes.json.xz    on the GPU
-    python -m bitwise_bench.cublas.underflow_probes check probes.json.xz     on any machine
+    python -m bitwise_bench.cublas.orders.underflow_probes record probes.json.xz    on the GPU
+    python -m bitwise_bench.cublas.orders.underflow_probes check probes.json.xz     on any machine
 
 Operands are bf16, whose products may be below the least subnormal of fp32. A sum of negative products that all
 underflow is -0 unless +0 is added to it. Products that are odd multiples of half the least subnormal distinguish a
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_bench.cublas.order_survey import DOT, SCALAR, TRANSPOSES, VECTOR, Case, cases
+from bitwise_bench.cublas.orders.order_survey import DOT, SCALAR, TRANSPOSES, VECTOR, Case, cases
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
@@ -152,7 +152,7 @@ def _order(row: Sequence[Any]) -> tuple[Any, ...]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record on a GPU, or check. The exit status of a check is 1 if bytes differ."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.underflow_probes", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.underflow_probes", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("what", choices=("record", "check"))
     parser.add_argument("file", type=Path, help="compressed JSON (.json.xz)")

@@ -1,6 +1,6 @@
 """torch.mm, addmm and bmm recorded and replayed on one GPU, compared byte for byte.
 
-    python -m bitwise_bench.cublas.dispatch_replay --out dispatched.json --seconds 30
+    python -m bitwise_bench.cublas.replays.dispatch_replay --out dispatched.json --seconds 30
 
 The shapes cover all regimes, with batches, biases and padded rows.
 """
@@ -93,7 +93,7 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record and replay. The exit status is 1 if bytes differ or a process failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.dispatch_replay", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.replays.dispatch_replay", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=20, help="seed of the shapes and the operands (default 20)")

@@ -11,7 +11,7 @@ import math
 import random
 from typing import Any
 
-from bitwise_bench.cublas.random_queries import MAXIMUM_OPERAND
+from bitwise_bench.cublas.sweeps.random_queries import MAXIMUM_OPERAND
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_cublas_profiles.query import FP8, GemmQuery
 

@@ -1,6 +1,6 @@
 """The numbers of clusters that fit on each GPU at once, by the blocks of a cluster.
 
-    python -m bitwise_bench.cublas.cluster_counts --out clusters.json
+    python -m bitwise_bench.cublas.times.cluster_counts --out clusters.json
 
 A block has the shared memory of a multiprocessor.  A cluster lies in one group of multiprocessors, and GPUs of one name
 may have groups of other sizes.
@@ -40,7 +40,7 @@ def counts(device: int) -> dict[str, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count, write and print."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.cluster_counts", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.times.cluster_counts", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)

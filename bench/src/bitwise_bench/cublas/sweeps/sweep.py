@@ -1,6 +1,6 @@
 """Byte comparison of random GEMMs: cuBLASLt against a launcher of descriptors.
 
-    python -m bitwise_bench.cublas.sweep --out sweep.jsonl --seconds 240 --seed 1
+    python -m bitwise_bench.cublas.sweeps.sweep --out sweep.jsonl --seconds 240 --seed 1
 
 The heuristic is queried for every shape. Its result is run, and the descriptor of that result is run by the launcher,
 on fourteen draws: ten alternately flat and wide, one of zeros of both signs, one of products too small for the output
@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.random_queries import DTYPES, REGIMES
-from bitwise_bench.cublas.sweep_operands import KINDS
-from bitwise_bench.cublas.sweep_records import COLUMNS, read_lines, summary
-from bitwise_bench.cublas.sweep_worker import Sweep
+from bitwise_bench.cublas.sweeps.random_queries import DTYPES, REGIMES
+from bitwise_bench.cublas.sweeps.sweep_operands import KINDS
+from bitwise_bench.cublas.sweeps.sweep_records import COLUMNS, read_lines, summary
+from bitwise_bench.cublas.sweeps.sweep_worker import Sweep
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import DTYPES as NAMES
 
@@ -73,7 +73,9 @@ def share(text: str) -> tuple[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sweep. The exit status is 1 if bytes differ or a process failed."""
-    parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.sweep", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.sweeps.sweep", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, required=True, help="output file; an existing one is continued")
     parser.add_argument(
         "--seconds", type=float, default=240.0, help="start no new shape after this many seconds (default 240)"

@@ -1,6 +1,6 @@
 """Compare surveyed summation trees with those of a profile's descriptors, on any CPU.
 
-python -m bitwise_bench.cublas.order_survey_check records/cublas-survey-sm90-h100-13.1.jsonl.xz
+python -m bitwise_bench.cublas.orders.order_survey_check records/cublas-survey-sm90-h100-13.1.jsonl.xz
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.cublas.summation_trees import digest, tree_of
+from bitwise_bench.cublas.orders.summation_trees import digest, tree_of
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
 from bitwise_cublas_profiles.query import Configuration, GemmQuery
@@ -55,7 +55,7 @@ def agrees(case: Case, known: Profile) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the agreement by algorithm. The exit status is 1 if a tree differs."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.order_survey_check", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.order_survey_check", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("file", type=Path)
     about, lines = read(parser.parse_args(arguments).file)

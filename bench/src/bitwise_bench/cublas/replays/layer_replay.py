@@ -1,7 +1,8 @@
 """Forward and backward steps of layers, recorded on one GPU and replayed with identical bits on another.
 
-    python -m bitwise_bench.cublas.layer_replay record --lock layers.lock.json --bytes layers.bytes.json
-    python -m bitwise_bench.cublas.layer_replay replay --lock layers.lock.json --bytes layers.bytes.json --out FILE
+    python -m bitwise_bench.cublas.replays.layer_replay record --lock layers.lock.json --bytes layers.bytes.json
+    python -m bitwise_bench.cublas.replays.layer_replay replay --lock layers.lock.json --bytes layers.bytes.json \
+        --out FILE
 
 The step has a layer without a bias, one with a bias, and a batch of products of its outputs, in fp16 and bf16 and for
 several row counts. Weights and inputs are hashed from counters. All outputs and all gradients that products compute
@@ -112,7 +113,7 @@ def replay(given: argparse.Namespace, operands: Operands) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record or replay."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.layer_replay", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.replays.layer_replay", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("what", choices=("record", "replay"))
     parser.add_argument("--lock", type=Path, required=True, help="the lock file")

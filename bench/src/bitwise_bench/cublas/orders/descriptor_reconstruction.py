@@ -1,6 +1,6 @@
 r"""Descriptors reconstructed from the outputs of GEMMs and sums on a GPU, compared with the known ones.
 
-    python -m bitwise_bench.cublas.descriptor_reconstruction --shapes records/cublas-sample-sm90-h100-13.1.json \
+    python -m bitwise_bench.cublas.orders.descriptor_reconstruction --shapes records/cublas-sample-sm90-h100-13.1.json \
         --out records/read-back-sm90-h100.json
 
 The reference of torch.mm is the profile, that of the launcher's kernels is the descriptor passed to them, and that of
@@ -158,7 +158,7 @@ def read(task: Task) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Reconstruct and write the record. The exit status is 1 if a descriptor differs from the reference."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.descriptor_reconstruction", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.descriptor_reconstruction", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--shapes", type=Path, required=True, help="a record of shapes and their configurations (JSON)")
     parser.add_argument("--out", type=Path, required=True, help="where to write the record (JSON)")

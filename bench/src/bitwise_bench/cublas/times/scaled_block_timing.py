@@ -1,7 +1,7 @@
 """Times of fp8 products whose blocks of 128 values of k have scales: torch._scaled_mm against kernels with its bytes.
 
-    python -m bitwise_bench.cublas.scaled_block_timing --out records/cublas-scaled-blocks-sm90-h200.json
-    python -m bitwise_bench.cublas.scaled_block_timing --most 8 --out times.json
+    python -m bitwise_bench.cublas.times.scaled_block_timing --out records/cublas-scaled-blocks-sm90-h200.json
+    python -m bitwise_bench.cublas.times.scaled_block_timing --most 8 --out times.json
 
 Each product runs under the launcher's own choice and, with --most, under that many schedules, and must return the
 library's bytes.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn.
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bitwise_bench.cublas.schedule_timing import row_class
+from bitwise_bench.cublas.times.schedule_timing import row_class
 from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
@@ -222,7 +222,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write and print.  The exit status is 1 if bytes differ."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.scaled_block_timing", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.times.scaled_block_timing", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")

@@ -1,7 +1,7 @@
 """Sampled output elements of many GEMMs of cuBLASLt, and their check by evaluation of the descriptors on a CPU.
 
-    python -m bitwise_bench.cublas.element_samples measure --out fp32.json --dtype fp32 --count 20000
-    python -m bitwise_bench.cublas.element_samples check fp32.json
+    python -m bitwise_bench.cublas.samples.element_samples measure --out fp32.json --dtype fp32 --count 20000
+    python -m bitwise_bench.cublas.samples.element_samples check fp32.json
 
 For every shape the heuristic's first result runs on flat and on wide operands, and nine output elements are stored.
 Their operands are hashed from counters, so that the check needs neither a GPU nor PyTorch; with --check the processes
@@ -26,7 +26,7 @@ import numpy as np
 
 from bitwise_bench.compressed_text import read_text
 from bitwise_bench.cublas.portable_operands import DRAWS, POOL, Operands, patterns
-from bitwise_bench.cublas.random_queries import random_query
+from bitwise_bench.cublas.sweeps.random_queries import random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.numerics import Bits
@@ -169,7 +169,7 @@ def _about(given: argparse.Namespace) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or check. The exit status is 1 if elements differ or a process failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.element_samples", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.samples.element_samples", description=(__doc__ or "").split("\n")[0]
     )
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure", help="run the library and store elements")

@@ -1,8 +1,8 @@
 """Times of products with an epilogue: fused kernels against cuBLAS and separate kernels, of the same bytes.
 
-    python -m bitwise_bench.cublas.fused_epilogues --out records/cublas-epilogues-sm90-h100.json
-    python -m bitwise_bench.cublas.fused_epilogues --part held-out --out held-out.json
-    python -m bitwise_bench.cublas.fused_epilogues --only-compile; ... --processes 0 --out epilogues.json
+    python -m bitwise_bench.cublas.times.fused_epilogues --out records/cublas-epilogues-sm90-h100.json
+    python -m bitwise_bench.cublas.times.fused_epilogues --part held-out --out held-out.json
+    python -m bitwise_bench.cublas.times.fused_epilogues --only-compile; ... --processes 0 --out epilogues.json
 
 The baseline is torch.mm and PyTorch's operators.  `kernel` is a fused kernel, `separate` a product with the same bits
 and PyTorch's operators, and `ours` the one of both that matmul chooses.  With --first-call, `first call` is the fastest
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.model_shapes import MODELS, RANKS
-from bitwise_bench.cublas.schedule_timing import fields_of
+from bitwise_bench.cublas.times.schedule_timing import fields_of
 from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_core.descriptors import Epilogue, Step
 from bitwise_core.descriptors.epilogue import OPERANDS
@@ -391,7 +391,7 @@ def _environment() -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the cases of a part.  The exit status is 1 if bytes differ or a case failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.fused_epilogues", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.times.fused_epilogues", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, help="where to write the record; needed unless --only-compile is given")
     parser.add_argument(

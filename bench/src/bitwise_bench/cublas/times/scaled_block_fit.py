@@ -1,6 +1,6 @@
 """Fit the costs of products with scales of blocks to measured times, and report what the choice costs.
 
-    python -m bitwise_bench.cublas.scaled_block_fit times.json [times.json ...]
+    python -m bitwise_bench.cublas.times.scaled_block_fit times.json [times.json ...]
 
 The files are those of `scaled_block_timing --most`.  The regret of a product is the time of the schedule that is
 expected to be the fastest over that of the fastest one: under the present model, under a fit to all products, and for
@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.cublas.cost_fit import least_squares, trees
-from bitwise_bench.cublas.regression_trees import boosted_trees
+from bitwise_bench.cublas.times.cost_fit import least_squares, trees
+from bitwise_bench.cublas.times.regression_trees import boosted_trees
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.device_costs import Correction
 from bitwise_nvidia_sm90.gemm.expected_times import Quantities
@@ -127,7 +127,7 @@ def mean_regret(given: Sequence[Product], model: ScaledBlockModel) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and report."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.scaled_block_fit", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.times.scaled_block_fit", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("times", type=Path, nargs="+", help="files of scaled_block_timing --most")
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")

@@ -1,6 +1,6 @@
 """Random descriptors of every family reconstructed as black boxes, and wrong ones that the tests must reject.
 
-    python -m bitwise_bench.cublas.reconstruction_controls --out records/probe-controls.json
+    python -m bitwise_bench.cublas.orders.reconstruction_controls --out records/probe-controls.json
 
 Writes the section `descriptors` of the record and keeps the others.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_bench.cublas.descriptor_mutations import mutated
+from bitwise_bench.cublas.orders.descriptor_mutations import mutated
 from bitwise_core.descriptors import (
     Cut,
     DescriptorError,
@@ -248,7 +248,7 @@ def survey(each: int, processes: int, families: Sequence[str] = tuple(FAMILIES))
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the section. The exit status is 1 if a reconstruction was wrong or failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.reconstruction_controls", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.reconstruction_controls", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True, help="the record whose section is written (JSON)")
     parser.add_argument("--each", type=int, default=3, help="descriptors of every family (default 3)")

@@ -1,7 +1,7 @@
 """Bits of `torch.dot` of fp32 on vectors from seeds, and their check by evaluation of the descriptors on a CPU.
 
-    python -m bitwise_bench.cublas.dot_samples measure --out dots.json
-    python -m bitwise_bench.cublas.dot_samples check records/cublas-dots-fp32-sm90-h200-13.1.json --longest 4096
+    python -m bitwise_bench.cublas.samples.dot_samples measure --out dots.json
+    python -m bitwise_bench.cublas.samples.dot_samples check records/cublas-dots-fp32-sm90-h200-13.1.json --longest 4096
 
 The draws are normal numbers, numbers over fourteen binades, products that cancel in pairs, products of -0, and products
 that underflow to -0. A row of the record lists a length and the bits of its draws; some rows lack the last one.
@@ -82,7 +82,7 @@ def differing(rows: Iterable[Sequence[Any]], known: Profile) -> list[tuple[int, 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or check. The exit status is 1 if bits differ."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.dot_samples", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.samples.dot_samples", description=(__doc__ or "").split("\n")[0]
     )
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure", help="run torch.dot and store the bits")

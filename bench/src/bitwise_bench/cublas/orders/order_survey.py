@@ -1,11 +1,11 @@
 """Survey the summation order of every configuration that a library accepts, including those its heuristic never
 selects.
 
-    python -m bitwise_bench.cublas.order_survey --out survey.jsonl --seconds 90
+    python -m bitwise_bench.cublas.orders.order_survey --out survey.jsonl --seconds 90
 
 Every algorithm of a type is configured with each of its custom options or stages, for small products and vectors of
 all layouts, and run on probes. Each line of the file is one case with the digest of its summation tree.
-`bitwise_bench.cublas.order_survey_check` compares them with a profile. Needs a GPU, PyTorch and NumPy.
+`bitwise_bench.cublas.orders.order_survey_check` compares them with a profile. Needs a GPU, PyTorch and NumPy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.library_measurements import environment
-from bitwise_bench.cublas.summation_trees import digest
+from bitwise_bench.cublas.orders.summation_trees import digest
 from bitwise_core.probing.summation_tree import SumTree
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, HeuristicResult, gemm_query
@@ -173,7 +173,7 @@ def _work(part: int, given: argparse.Namespace, deadline: float, results: Any) -
 def main(arguments: Sequence[str] | None = None) -> int:
     """Survey and write. The exit status is 1 if a process failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.order_survey", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.order_survey", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dtypes", nargs="+", default=["fp16"], help="operand types (default fp16)")
