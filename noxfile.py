@@ -327,7 +327,7 @@ def gpu_sm90(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.clusters.recorder", "--out", clusters)
     # Ten minutes of random products against cuBLASLt.  A run continues where the previous run of its folder ended.
     sweep = str(Path(session.create_tmp()) / "sweep.jsonl")
-    session.run("python", "-m", "bitwise_bench.cublas.sweep", "--out", sweep, "--seconds", "600")
+    session.run("python", "-m", "bitwise_bench.cublas.sweeps.sweep", "--out", sweep, "--seconds", "600")
 
 
 @nox.session(name="gpu-sm100", venv_params=["--system-site-packages"])
@@ -335,8 +335,8 @@ def gpu_sm100(session: nox.Session) -> None:
     """Compare rows, verdicts and a lock with the bytes of an sm_100 GPU; `-- --lock FOLDER` replays a lock.
 
     Every matrix row is probed, the corpus is run and compared with its classes, and the orders of cuBLASLt are
-    surveyed. FOLDER holds `lock.json` and `bytes.json`, which `bitwise_bench.cublas.cross_device_replay lock` wrote on
-    another GPU.
+    surveyed. FOLDER holds `lock.json` and `bytes.json`, which `bitwise_bench.cublas.replays.cross_device_replay lock`
+    wrote on another GPU.
 
     Uses torch, built for the machine's driver, Triton and cuda-bindings of the interpreter that runs nox.
     """
@@ -354,11 +354,13 @@ def gpu_sm100(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.gpu.recorder", *target, "--out", record, success_codes=[0, 1])
     session.run("python", "-m", "bitwise_bench.readings.precision", *target, "--records", record)
     survey = str(place / "survey.jsonl")
-    session.run("python", "-m", "bitwise_bench.cublas.order_survey", "--out", survey, "--seconds", "300")
+    session.run("python", "-m", "bitwise_bench.cublas.orders.order_survey", "--out", survey, "--seconds", "300")
     if lock is not None:
         files = ("--lock", str(lock / "lock.json"), "--bytes", str(lock / "bytes.json"))
         replayed = str(place / "replay.json")
-        session.run("python", "-m", "bitwise_bench.cublas.cross_device_replay", "replay", *files, "--out", replayed)
+        session.run(
+            "python", "-m", "bitwise_bench.cublas.replays.cross_device_replay", "replay", *files, "--out", replayed
+        )
 
 
 @nox.session(name="gpu-gfx942")

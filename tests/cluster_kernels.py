@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_conformance.suite.declared import observed
+from bitwise_conformance.suite.observed_programs import observed
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.architecture import Arch

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_conformance.suite.declared import observed
+from bitwise_conformance.suite.observed_programs import observed
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source

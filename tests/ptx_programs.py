@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_conformance.suite.declared import observed
+from bitwise_conformance.suite.observed_programs import observed
 from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
 from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.terms import TermDomain

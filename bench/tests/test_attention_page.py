@@ -24,7 +24,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def test_the_page_is_that_of_the_records() -> None:
-    assert (ROOT / "docs/attention.md").read_text() == page(records())
+    assert (ROOT / "docs/results/attention.md").read_text() == page(records())
 
 
 def test_calls_with_other_bytes_on_another_gpu_are_named() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from bitwise_bench.compilation.sources import compile_source, group_buffers
-from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare, draw_pair
+from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare
 from bitwise_bench.recorded_bytes import CaseRecord
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.sources import Options
@@ -39,6 +40,19 @@ def test_other_texts_and_nondeterministic_bytes_are_excluded() -> None:
         KernelResult("f/g/d", "4", None),
     ]
     assert compare(results, records) == Agreement(4, 0, 1, 3, 0, 0, ())
+
+
+def draw_pair(records: Sequence[CaseRecord], seed: str) -> list[CaseRecord]:
+    """Return two usable configurations of a group chosen by a seed, with different bytes if the group has such."""
+
+    def rank(record: CaseRecord) -> str:
+        return hashlib.sha256(f"{seed}\0{record.id}".encode()).hexdigest()
+
+    ordered = sorted((record for record in records if record.usable), key=rank)
+    if len(ordered) < 2:
+        return ordered
+    other = next((record for record in ordered[1:] if record.label != ordered[0].label), ordered[1])
+    return [ordered[0], other]
 
 
 @pytest.mark.usefixtures("without_machine_code")

@@ -1,4 +1,4 @@
-"""The survey of orders: the descriptions of each order, told apart by evaluation, and the counts by kernel."""
+"""The survey of orders: the descriptions of each order, distinguished by evaluation, and the counts by kernel."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import batch_invariance
-from bitwise_bench.cublas.batch_invariance import SETTINGS, drawn_products, main, public_products
-from bitwise_bench.cublas.batch_invariance_page import page
+from bitwise_bench.cublas.invariance import batch_invariance
+from bitwise_bench.cublas.invariance.batch_invariance import SETTINGS, drawn_products, main, public_products
+from bitwise_bench.cublas.invariance.batch_invariance_page import page
 from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, read, shipped, write
 from bitwise_cublas_profiles.invariance.settings import Settings
 from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench.cublas import cost_fit, regression_trees
-from bitwise_bench.cublas.cost_fit import Costs, Measured, Unaligned, mean_regret
 from bitwise_bench.cublas.problem_sets import SETS, Problem
-from bitwise_bench.cublas.regression_trees import DEPTH, boosted_trees
-from bitwise_bench.cublas.schedule_timing import row_class
+from bitwise_bench.cublas.times import cost_fit, regression_trees
+from bitwise_bench.cublas.times.cost_fit import Costs, Measured, Unaligned, mean_regret
+from bitwise_bench.cublas.times.regression_trees import DEPTH, boosted_trees
+from bitwise_bench.cublas.times.schedule_timing import row_class
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.device_costs import DeviceCosts, correction_of, costs_of
 from bitwise_nvidia_sm90.gemm.expected_times import modelled_seconds, quantities

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_bench.cublas import model_shapes, schedule_timing
-from bitwise_bench.cublas.cpu_samples import COLUMNS, checked, hashed, main, operands
+from bitwise_bench.cublas import model_shapes
 from bitwise_bench.cublas.row_evidence import query_and_configuration
+from bitwise_bench.cublas.samples.cpu_samples import COLUMNS, checked, hashed, main, operands
+from bitwise_bench.cublas.times import schedule_timing
 from bitwise_core.plugins.installed import evaluate
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import profile

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_bench.cublas import cross_device_replay, unprofiled_features
+from bitwise_bench.cublas import unprofiled_features
 from bitwise_bench.cublas.portable_operands import Operands, hashed, patterns
+from bitwise_bench.cublas.replays import cross_device_replay
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import profile
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, HeuristicResult, gemm_query

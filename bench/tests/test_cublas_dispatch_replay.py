@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import dispatch_replay, unprofiled_features
+from bitwise_bench.cublas import unprofiled_features
 from bitwise_bench.cublas.portable_operands import Operands
+from bitwise_bench.cublas.replays import dispatch_replay
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins import registry

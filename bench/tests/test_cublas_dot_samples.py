@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench.cublas.dot_samples import DRAWS, differing, lengths, main, vectors
+from bitwise_bench.cublas.samples.dot_samples import DRAWS, differing, lengths, main, vectors
 from bitwise_cublas_profiles.profile import profile
 
 RECORD = Path(__file__).resolve().parents[2] / "records" / "cublas-dots-fp32-sm90-h200-13.1.json"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.cublas import element_samples
+from bitwise_bench.cublas.samples import element_samples
 from bitwise_bench.cublas.settings_parity import FP16_ACCUMULATION, KINDS, SETTINGS
 from bitwise_cublas_profiles.profile import RowNotCovered
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import layer_replay
 from bitwise_bench.cublas.portable_operands import Operands
+from bitwise_bench.cublas.replays import layer_replay
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry

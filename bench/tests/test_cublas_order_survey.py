@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import order_survey, order_survey_check
-from bitwise_bench.cublas.order_survey import packed, unpacked
+from bitwise_bench.cublas.orders import order_survey, order_survey_check
+from bitwise_bench.cublas.orders.order_survey import packed, unpacked
+from bitwise_bench.cublas.orders.summation_trees import digest, tree_of
 from bitwise_bench.cublas.row_evidence import count_evidence
-from bitwise_bench.cublas.summation_trees import digest, tree_of
 from bitwise_core.descriptors import Cut, GEMMDesc, Group, Instruction, per_mma
 from bitwise_cublas_profiles.profile import SECTIONS, profile
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, HeuristicResult

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas.reconstruction_controls import FAMILIES, TESTS, _bytes, _caught, _draws, _wrong, read
+from bitwise_bench.cublas.orders.reconstruction_controls import FAMILIES, TESTS, _bytes, _caught, _draws, _wrong, read
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
 from bitwise_core.plugins import registry
 from bitwise_core.probing.reconstruction import same_computation

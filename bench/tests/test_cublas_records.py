@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.cublas.cost_fit import mean_regret, measured
-from bitwise_bench.cublas.cpu_samples import checked
 from bitwise_bench.cublas.row_evidence import digest, query_and_configuration
+from bitwise_bench.cublas.samples.cpu_samples import checked
+from bitwise_bench.cublas.times.cost_fit import mean_regret, measured
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import profile
 from bitwise_nvidia_sm90.gemm.device_costs import costs_of

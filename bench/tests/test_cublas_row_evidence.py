@@ -10,7 +10,7 @@ import pytest
 from bitwise_bench.cublas.addend_orders import feature_counts, samples
 from bitwise_bench.cublas.fp16_accumulation import FEATURE, counted, products
 from bitwise_bench.cublas.row_evidence import count_evidence, lines
-from bitwise_bench.cublas.sweep_records import COLUMNS
+from bitwise_bench.cublas.sweeps.sweep_records import COLUMNS
 from bitwise_bench.cublas.unprofiled_features import feature_rows, fp32_feature_rows
 from bitwise_cublas_profiles.profile import profile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bitwise_bench.cublas.scaled_block_timing import summary
+from bitwise_bench.cublas.times.scaled_block_timing import summary
 from bitwise_bench.result_tables.product_tables import scaled_blocks
 
 

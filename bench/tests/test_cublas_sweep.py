@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import sweep, sweep_records
-from bitwise_bench.cublas.random_queries import REGIMES, random_query
-from bitwise_bench.cublas.sweep_operands import CANCELLING, DRAWS, KINDS, PLAIN, Pools
-from bitwise_bench.cublas.sweep_records import COLUMNS
+from bitwise_bench.cublas.sweeps import sweep, sweep_records
+from bitwise_bench.cublas.sweeps.random_queries import REGIMES, random_query
+from bitwise_bench.cublas.sweeps.sweep_operands import CANCELLING, DRAWS, KINDS, PLAIN, Pools
+from bitwise_bench.cublas.sweeps.sweep_records import COLUMNS
 from bitwise_cublas_profiles.query import gemm_query
 
 LINE: list[Any] = [5, 1, 64, 64, 1024, "fp16", "NN", "fp16", 0, 66, 10, 35, 1, 0, 1, 4, "equal", None, None, "01234567"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import underflow_probes
-from bitwise_bench.cublas.underflow_probes import COLUMNS, DRAWS, listed, main, operands, outcome
+from bitwise_bench.cublas.orders import underflow_probes
+from bitwise_bench.cublas.orders.underflow_probes import COLUMNS, DRAWS, listed, main, operands, outcome
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.query import Configuration, gemm_query

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from bitwise_bench.cublas.fused_epilogues import EPILOGUES, PARTS, TOKENS, published, summary, write
 from bitwise_bench.cublas.model_shapes import MODELS
 from bitwise_bench.cublas.problem_sets import SETS
+from bitwise_bench.cublas.times.fused_epilogues import EPILOGUES, PARTS, TOKENS, published, summary, write
 
 RECORD = Path(__file__).resolve().parents[2] / "records" / "cublas-epilogues-sm90-h100.json"
 

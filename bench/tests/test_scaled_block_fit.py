@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_bench.cublas.scaled_block_fit import fit, fit_correction, main, mean_regret, products
-from bitwise_bench.cublas.scaled_block_timing import BLOCKS, drawn
+from bitwise_bench.cublas.times.scaled_block_fit import fit, fit_correction, main, mean_regret, products
+from bitwise_bench.cublas.times.scaled_block_timing import BLOCKS, drawn
 from bitwise_nvidia_sm90.gemm.device_costs import correction_of
 from bitwise_nvidia_sm90.gemm.scaled_block_schedules import ranked_schedules
 from bitwise_nvidia_sm90.gemm.scaled_block_times import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.cublas.problem_sets import Problem
-from bitwise_bench.cublas.schedule_timing import joined, rows_of
+from bitwise_bench.cublas.times.schedule_timing import joined, rows_of
 
 PROBLEMS = [Problem("odd", size, 9, 17, gap=size % 2) for size in range(1, 7)]
 

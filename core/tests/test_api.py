@@ -127,7 +127,9 @@ ERRORS: dict[str, Callable[[], object]] = {
     "a and b: only one of them has a launch": lambda: bitwise_core.compare(
         Source("a", PLAIN, Launch.model_validate(LAUNCH)), PLAIN
     ),
-    "a: launch: grid.0: Input should be greater": lambda: bitwise_core.compare(PLAIN, PLAIN, {"grid": [0]}),
+    "a: launch: grid.0: input should be greater than or equal to 1": lambda: bitwise_core.compare(
+        PLAIN, PLAIN, {"grid": [0]}
+    ),
     "a: the manifest has 0 launches of this kernel": lambda: bitwise_core.compare(PLAIN, PLAIN, {"kernels": []}),
     "assume: unknown assumption": lambda: bitwise_core.compare(PLAIN, PLAIN, assume="sunshine"),
     "b:": lambda: bitwise_core.compare(PLAIN, PLAIN[:400]),

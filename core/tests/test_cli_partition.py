@@ -147,6 +147,15 @@ def test_files_of_windows_are_read(tmp_path: Path) -> None:
     assert done.stderr.endswith("there is no such file; write sub/a.ptx\n")
 
 
+def test_a_link_to_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN}, None)
+    (folder / "b.ptx").symlink_to("gone.ptx")
+    (folder / "c.ptx").symlink_to("c.ptx")
+    done = CliRunner().invoke(app, ["partition", str(folder)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "".join(f"bitwise: {folder / n}.ptx: links to a missing file\n" for n in "bc")
+
+
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN}, None)
     with (folder / "huge.ptx").open("wb") as file:
@@ -186,6 +195,11 @@ MANIFESTS: dict[str, tuple[str, str]] = {
     "no JSON": ("{", "is not JSON"),
     "no kernels": ('{"kernels": []}', "names no kernels"),
     "another shape": ("[1, 2]", "manifest.json: "),
+    "a zero byte": (
+        "{\0}",
+        "is not text (a zero byte at offset 1); give a manifest in JSON, not a binary",
+    ),
+    "an object in place of a list": ('{"kernels": {}}', "manifest.json: kernels: input should be a list, not {{}}\n"),
     "a missing file": (
         json.dumps({"kernels": [launch("gone.ptx")]}),
         "gone.ptx: {folder}/manifest.json names it, and there is no such file",
@@ -227,6 +241,23 @@ def test_targets(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["partition", str(folder), "--target", "sm_12345"])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("bitwise: no plugin models the target sm_12345; those modelled: ")
+    done = CliRunner().invoke(app, ["partition", str(folder), "--target", "toy1"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "bitwise: no kernel is for the target toy1, whose files are named *.toy\n"
+
+
+def test_sources_are_shown_in_a_page_and_read_before_the_analysis(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": "no assembly"}, None)
+    done = CliRunner().invoke(app, ["partition", str(folder), "--source", "k.py"])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "bitwise: --source: the page of --html shows sources: give that option too\n",
+    )
+    binary = tmp_path / "k.py"
+    binary.write_bytes(b"\0")
+    done = CliRunner().invoke(app, ["partition", str(folder), "--html", str(tmp_path / "x"), "--source", str(binary)])
+    sentence = f"bitwise: {binary}: is not text (a zero byte at offset 0); give a source, not a binary\n"
+    assert (done.exit_code, done.stderr) == (2, sentence)
 
 
 def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:

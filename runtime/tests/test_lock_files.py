@@ -9,7 +9,8 @@ import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
-from bitwise_torch.locks import Entry, Lock, LockError, differences, lock_file, lock_of, read_lock
+from bitwise_core.input_files import MAXIMUM_BYTES
+from bitwise_torch.locks import Entry, Lock, LockError, differences, lock_of, read_lock
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -67,11 +68,11 @@ def test_a_file_reads_back_and_invalid_files_are_refused(tmp_path: Path) -> None
             read_lock(bad)
 
 
-def test_long_files_and_binary_ones_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_file, "MAXIMUM_BYTES", 1 << 20)
+def test_long_files_and_binary_ones_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "lock.json"
-    path.write_bytes(b" " * ((1 << 20) + 1))
-    with pytest.raises(LockError, match="has more than 1 MiB; at most that is read"):
+    with path.open("wb") as file:
+        file.truncate(MAXIMUM_BYTES + 1)
+    with pytest.raises(LockError, match="has more than 64 MiB; at most that is read"):
         read_lock(path)
     path.write_bytes(b"\xff")
     with pytest.raises(LockError, match="it is not text"):

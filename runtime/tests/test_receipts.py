@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction
 from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.input_files import MAXIMUM_BYTES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.answer_forms import ReceiptDiffAnswer, ReceiptVerifyAnswer
@@ -302,11 +303,11 @@ def test_files_that_are_no_receipt(tmp_path: Path, content: bytes, sentence: str
         read_receipt(tmp_path / "none")
 
 
-def test_long_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAXIMUM_BYTES", 1 << 20)
+def test_long_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "receipt.json"
-    path.write_bytes(b" " * ((1 << 20) + 1))
-    with pytest.raises(ReceiptError, match="has more than 1 MiB"):
+    with path.open("wb") as file:
+        file.truncate(MAXIMUM_BYTES + 1)
+    with pytest.raises(ReceiptError, match="has more than 64 MiB"):
         read_receipt(path)
 
 

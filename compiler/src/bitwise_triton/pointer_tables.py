@@ -1,7 +1,7 @@
 """Tensors of pointers: the addresses that a tensor of integers holds, as names of buffers with offsets.
 
-Foreach kernels, grouped products and adapters take the addresses of tensors in a tensor. An address says nothing about
-a launch in another process, so each is replaced by the tensor that lives there.
+Foreach kernels, grouped products and adapters take the addresses of tensors in a tensor. An address has no meaning in
+another process, so each is replaced by the tensor at this address.
 """
 
 from __future__ import annotations

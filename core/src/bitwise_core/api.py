@@ -7,7 +7,6 @@ whose text says what is wrong, where, and what to do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -48,6 +47,7 @@ from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.limits import READING_SECONDS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
+from bitwise_core.validated_records import first_fault
 
 __all__ = [
     "BitwiseError",
@@ -343,9 +343,7 @@ def _launch_of(launch: AnyLaunch, name: str) -> Launch:
     try:
         return Launch.model_validate({"file": name, **found})
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{name}: launch: {place}: {re.sub('^Value error, ', '', first['msg'])}") from None
+        raise InputError(f"{name}: launch: {first_fault(error)}") from None
 
 
 def _buffer_arrays(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, Array]:

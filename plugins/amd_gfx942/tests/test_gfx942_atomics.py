@@ -7,7 +7,7 @@ import pytest
 
 from atomic_references import CHANGES, rows
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_conformance.suite.declared import observed
+from bitwise_conformance.suite.observed_programs import observed
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.simulation import simulate
 from gfx942_kernels import launch_of, reading, text_of

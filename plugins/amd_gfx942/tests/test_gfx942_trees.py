@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_conformance.suite.values import value_of
+from bitwise_conformance.suite.tree_evaluation import value_of
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.errors import InputError

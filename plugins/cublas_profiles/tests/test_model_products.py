@@ -83,7 +83,7 @@ RECORDED = json.loads(Path(__file__).with_name("layers_of_models.json").read_tex
 
 @pytest.mark.parametrize("model", RECORDED, ids=lambda model: str(model["name"]))
 def test_layers_are_those_that_transformers_builds(model: dict[str, Any]) -> None:
-    """Recorded by `python -m bitwise_bench.cublas.layers_of_models`."""
+    """Recorded by `python -m bitwise_bench.cublas.invariance.layers_of_models`."""
     found = {(each.n, each.k, each.bias) for each in model_layers(model["config"], "config.json")}
     assert found == {tuple(each) for each in model["layers"]}
 
@@ -169,9 +169,9 @@ def test_the_text_model_of_a_larger_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"{", "this is not complete JSON"), (b"[1]", "a config.json is an object, not a list"),
+        (b"{", "this is not complete JSON"), (b"[1]", "a config.json holds an object of JSON"),
         (b"\xff", "cannot be read (it is not text)"), (b'{"a": 1, "a": 2}', "the key 'a' twice"),
-        (b" " * (5 << 20), "has more than 4 MiB; this is no config.json"),
+        (b" " * (5 << 20), "has more than 4 MiB; at most that is read"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_config(tmp_path: Path, content: bytes, sentence: str) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from bitwise_core import BitwiseError, Launch, Source
+from bitwise_core.input_files import read_text
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_core.validated_records import first_fault
 
 SCHEMA = 1
 """The version of the file's form."""
@@ -40,16 +42,15 @@ class GoldenKernels:
         """Read a file; one that does not exist has no kernels.  Raises GoldenFileError."""
         if not path.exists():
             return cls({})
+        text = read_text(path, GoldenFileError)
         try:
-            content = parse_json(path.read_text(encoding="utf-8"))
+            content = parse_json(text)
             if not isinstance(content, dict) or content.get("schema") != SCHEMA:
                 raise ValueError(f"it is no file of golden kernels of schema {SCHEMA}")
             entries = content.get("kernels")
             if set(content) != {"schema", "kernels"} or not isinstance(entries, dict):
                 raise ValueError("it has other keys than `schema` and `kernels`")
             return cls({name: _kernel(name, entry) for name, entry in entries.items()})
-        except OSError as error:
-            raise GoldenFileError(f"{path}: cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise GoldenFileError(f"{path}: {error}; write it again with --bitwise-update") from None
 
@@ -81,9 +82,7 @@ def _kernel(name: str, entry: Any) -> Source:
         text = content.decode()
         launch = None if entry["launch"] is None else Launch.model_validate(entry["launch"])
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"the launch of the kernel {name!r}: {place}: {first['msg']}") from None
+        raise ValueError(f"the launch of the kernel {name!r}: {first_fault(error)}") from None
     except (lzma.LZMAError, EOFError) as error:
         raise ValueError(f"the text of the kernel {name!r} is damaged ({error})") from None
     known = entry["entry"]

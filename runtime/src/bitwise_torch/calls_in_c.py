@@ -1,7 +1,7 @@
 """Calls that are ready to run again, in C: `ready_calls.c`, for the most frequent calls of GPU tensors.
 
-It reads tensors through the stable functions for C that PyTorch exports, and is used only where these tell of tensors
-what PyTorch's Python interface tells.
+It reads tensors through the stable functions for C that PyTorch exports, and is used only where these return the same
+properties of tensors as PyTorch's Python interface.
 """
 
 from __future__ import annotations

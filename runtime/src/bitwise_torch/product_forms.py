@@ -132,7 +132,7 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
 
 
 def _check_one_row(a: torch.Tensor, *, passed: bool = False) -> None:
-    """Raise NotLockable for a row whose stride is not its length, or with `passed` for one that has no longer stride.
+    """Raise NotLockable for a row whose stride is not its length; with `passed`, a longer stride is allowed.
 
     PyTorch passes the stride of a single row to the library, where it is not less than the length.
     """

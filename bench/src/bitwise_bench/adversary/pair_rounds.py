@@ -28,7 +28,7 @@ BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A launch of a program: its kernel, and the bytes of its input.  `name` tells it from others of the program."""
+    """A launch of a program: its kernel, and the bytes of its input.  `name` is unique within the program."""
 
     kernel: KernelText
     contents: Mapping[str, Array]

@@ -31,7 +31,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "Ratios are the time of the faster of cuDNN and flash divided by ours: above 1, ours is faster. Shapes in "
         "italics were not used while the kernels were tuned. Errors are root mean squares of the differences of one "
         "head from double precision; those of gradients are of the query, the key and the value.\n",
-        "![The ratios of all cases of the tables](pictures/attention.svg)\n",
+        "![The ratios of all cases of the tables](../pictures/attention.svg)\n",
     ]
     for each in records:
         parts += _speed(each, records[0]["environment"])

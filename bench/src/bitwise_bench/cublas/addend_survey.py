@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bitwise_bench.cublas.addend_orders import IN_FP16
-from bitwise_bench.cublas.descriptor_mutations import alternatives
+from bitwise_bench.cublas.orders.descriptor_mutations import alternatives
 from bitwise_bench.cublas.product_forms import KINDS as ALL_KINDS
 from bitwise_bench.cublas.product_forms import (
     TYPES,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bitwise_bench.cublas.product_forms import environment
-from bitwise_bench.cublas.random_queries import random_query
+from bitwise_bench.cublas.sweeps.random_queries import random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import RowNotCovered, profile

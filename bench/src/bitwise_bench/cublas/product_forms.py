@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.settings_parity import SETTINGS
+from bitwise_bench.cublas.sweeps.random_queries import random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.query import GemmQuery
 

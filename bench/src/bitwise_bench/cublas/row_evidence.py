@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.compressed_text import read_text
-from bitwise_bench.cublas.order_survey_check import Case, agrees, cases, read
+from bitwise_bench.cublas.orders.order_survey_check import Case, agrees, cases, read
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Profile, Row, RowNotCovered, profiles

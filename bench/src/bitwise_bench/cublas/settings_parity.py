@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.random_queries import random_query
-from bitwise_bench.cublas.sweep_operands import Pools
+from bitwise_bench.cublas.sweeps.random_queries import random_query
+from bitwise_bench.cublas.sweeps.sweep_operands import Pools
 from bitwise_bench.cublas.worker_processes import visible_devices
 from bitwise_cublas_profiles.query import CublasError, GemmQuery
 from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE

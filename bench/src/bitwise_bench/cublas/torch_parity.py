@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.random_queries import random_query
+from bitwise_bench.cublas.sweeps.random_queries import random_query
 from bitwise_torch import DroppedWarning, NotCovered, describe, matmul, tune
 
 LAUNCHER = "bitwise_nvidia_sm90.gemm.run"

@@ -22,9 +22,9 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_bench.cublas.portable_operands import DRAWS, Operands
-from bitwise_bench.cublas.random_queries import DTYPES as SHARES
-from bitwise_bench.cublas.random_queries import random_query
-from bitwise_bench.cublas.sweep import share
+from bitwise_bench.cublas.sweeps.random_queries import DTYPES as SHARES
+from bitwise_bench.cublas.sweeps.random_queries import random_query
+from bitwise_bench.cublas.sweeps.sweep import share
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.k_axis import parts_of

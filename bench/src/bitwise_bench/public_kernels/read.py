@@ -139,8 +139,9 @@ def _read_all(
     keep: Callable[[list[dict[str, Any]]], object],
     target: str,
 ) -> list[dict[str, Any]]:
-    """Read launches side by side, none that would start `until` seconds from now; a launch has too few kernels for many
-    processes.  Those that cannot be read are reported, and left out.  `keep` is called now and then with what was read.
+    """Read several launches at once: one has too few kernels for many processes.  None starts after `until` seconds.
+
+    Those that cannot be read are reported, and left out.  `keep` is called repeatedly with what was read.
 
     Their order is that of hashes, so that those of a reading that ended early are a fair sample.
     """

@@ -381,7 +381,7 @@ def _outputs(source: Source, kernel: LoadedKernel, contents: Contents, beyond: i
     try:
         after = kernel.run(contents, beyond)
     except DeviceError as error:
-        # After a fault the device cannot be used from this process any more.
+        # After a fault this process cannot use the device.
         raise PoisonedProcess(str(error)) from error
     return " ".join(f"{buffer} {digest(after[buffer], forms[buffer])}" for buffer in sorted(after))
 

@@ -3,7 +3,8 @@
     python -m bitwise_bench.readings.between_generations --targets sm_90 sm_100 --out records/bits-sm90-sm100.json
     python -m bitwise_bench.readings.between_generations --targets sm_90 sm_103 --like records/bits-sm90-sm100.json \
         --recorded records/bytes-sm100-simulated-triton-3.6.0.json.gz --folder sm_103 --out records/bits-sm90-sm103.json
-    python -m bitwise_bench.readings.between_generations --page records/bits-sm90-*.json > docs/blackwell.md
+    python -m bitwise_bench.readings.between_generations --page records/bits-sm90-*.json \
+        > docs/results/between-generations.md
 
 Each configuration is compiled for both architectures and compared for its launch.  Where the trees differ, both kernels
 are executed on bit patterns with what is measured or published of each architecture, and nothing else: a kernel with an
@@ -239,12 +240,12 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "",
         f"What was measured of the lanes of a warp on {left} was not measured elsewhere. Kernels whose result rests on "
         "it are not determined there without `--assume lowest-lane` or `--assume warp-order` "
-        "([soundness](../SOUNDNESS.md#the-lowest-lane-of-a-colliding-store)).",
+        "([soundness](../../SOUNDNESS.md#the-lowest-lane-of-a-colliding-store)).",
         "",
         "Triton 3.6 leaves out the proxy fence between copies by threads and the matrix instructions that read them. "
         f"On {' and '.join(others)} such kernels are not determined by default; the page is read with "
         "`--assume proxies-together`, and later versions of Triton emit the fence "
-        "([soundness](../SOUNDNESS.md#copies-without-a-proxy-fence)).",
+        "([soundness](../../SOUNDNESS.md#copies-without-a-proxy-fence)).",
         "",
     ]
     for record, other in zip(records, others, strict=True):

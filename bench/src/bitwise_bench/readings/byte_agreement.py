@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -81,16 +80,3 @@ def compare(
     return Agreement(
         kernels, compared, unknown, excluded, len(classes), len(byte_classes), tuple(mixed), nondeterministic
     )
-
-
-def draw_pair(records: Sequence[CaseRecord], seed: str) -> list[CaseRecord]:
-    """Return two usable configurations of a group chosen by a seed, with different bytes if the group has such."""
-
-    def rank(record: CaseRecord) -> str:
-        return hashlib.sha256(f"{seed}\0{record.id}".encode()).hexdigest()
-
-    ordered = sorted((record for record in records if record.usable), key=rank)
-    if len(ordered) < 2:
-        return ordered
-    other = next((record for record in ordered[1:] if record.label != ordered[0].label), ordered[1])
-    return [ordered[0], other]

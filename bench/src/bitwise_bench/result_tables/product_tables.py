@@ -132,7 +132,7 @@ def fused_epilogues(record: Mapping[str, Any]) -> str:
     )
 
 
-SCALED_BLOCKS = "python -m bitwise_bench.cublas.scaled_block_timing --out RECORD"
+SCALED_BLOCKS = "python -m bitwise_bench.cublas.times.scaled_block_timing --out RECORD"
 """The command that writes a record of `scaled_blocks`."""
 
 

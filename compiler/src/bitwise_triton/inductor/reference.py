@@ -140,7 +140,7 @@ def is_of_the_configuration(error: Exception) -> bool:
     """Return whether a configuration fails with this error in every process.
 
     It does where it needs more than the GPU has, or the compiler or the assembler rejects it.  An assembler that a
-    signal ends, such as for want of memory, has a negative status.
+    signal ends, such as for lack of memory, has a negative status.
     """
     text = str(error)
     if "error code -" in text:

@@ -140,7 +140,7 @@ class LaunchSelection:
     def _equal_of(self, results: Sequence[Any]) -> list[Any]:
         """Return those configurations that are proved equal to the reference; the proofs are made at the same time.
 
-        One whose proof fails because the reference is Unknown is not compared again, nor is any other one.
+        Where a proof fails because the reference is Unknown, no configuration is compared again.
         """
         new = [each for each in results if self._verdict(each) is None]
         if new and self._reference_verdict is None and self._left >= _SHORTEST_READING:

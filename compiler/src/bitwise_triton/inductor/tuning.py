@@ -241,8 +241,8 @@ def untimed_fields(tuner: type[Any]) -> Iterator[None]:
 def _reference(autotuner: Any) -> Any:
     """Return the launcher of the reference, which is compiled and loaded once more where it is not there.
 
-    Other processes have it, so that no other one may take its place: what failed for want of memory, or was stopped, is
-    an error here.  A configuration that needs more than the GPU has, or that the assembler rejects, does so everywhere.
+    Other processes have it, so no other one may take its place: what failed for lack of memory, or was stopped, is an
+    error here.  A configuration that needs more than the GPU has, or that the assembler rejects, does so everywhere.
     """
     if "bitwise_listed" not in vars(autotuner):  # it was compiled outside
         return autotuner.launchers[0]

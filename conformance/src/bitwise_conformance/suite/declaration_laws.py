@@ -7,7 +7,7 @@ import numpy as np
 from bitwise_conformance.suite import cases
 from bitwise_conformance.suite.analysis import OPTIONS
 from bitwise_conformance.suite.cases import over
-from bitwise_conformance.suite.declared import observed
+from bitwise_conformance.suite.observed_programs import observed
 from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.checker.analysis import prepare

@@ -25,6 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from bitwise_core.checker.sources import Source, buffer_numbers
 from bitwise_core.execution.launch import Launch, ManifestError, read_manifest
 from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.validated_records import first_fault
 
 MATRIX_UNITS, PROFILES, LAUNCHERS = "matrix_units", "profiles", "launchers"
 """Folders of samples without kernels."""
@@ -161,16 +162,10 @@ def read_record(kind: type[RecordT], path: Path) -> RecordT:
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SampleError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, ValidationError) as error:
-        raise SampleError(f"{path}: {_first(error)}") from None
-
-
-def _first(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    found = error.errors()[0]
-    place = ".".join(str(part) for part in found["loc"])
-    return f"{place}: {found['msg']}" if place else found["msg"]
+    except UnicodeDecodeError as error:
+        raise SampleError(f"{path}: {error}") from None
+    except ValidationError as error:
+        raise SampleError(f"{path}: {first_fault(error)}") from None
 
 
 @dataclass(frozen=True)

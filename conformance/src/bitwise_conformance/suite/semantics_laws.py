@@ -24,7 +24,7 @@ from bitwise_conformance.suite.analysis import (
 from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.samples import Change, Group, Kernel
 from bitwise_conformance.suite.suite import Suite
-from bitwise_conformance.suite.values import place_of, value_of
+from bitwise_conformance.suite.tree_evaluation import place_of, value_of
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome, verdict

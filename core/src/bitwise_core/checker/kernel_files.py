@@ -42,13 +42,14 @@ class Folder:
     configurations: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file of at most `MAXIMUM_BYTES`.  Raises InputError."""
+def read_text(path: Path, expected: str = "the assembly") -> str:
+    """The text of a file of at most `MAXIMUM_BYTES`, which is `expected` in words.  Raises InputError."""
     try:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
         if not path.is_file():
-            raise InputError(f"{path}: is not a file" if path.exists() else f"{path}: there is no such file")
+            missing = "links to a missing file" if path.is_symlink() else "there is no such file"
+            raise InputError(f"{path}: is not a file" if path.exists() else f"{path}: {missing}")
         size = path.stat().st_size
         if size > MAXIMUM_BYTES:
             raise InputError(f"{path}: has {size >> 20} MiB; the limit is {MAXIMUM_BYTES >> 20} MiB")
@@ -62,7 +63,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: is UTF-16 text; save it as UTF-8")
     zero = data.find(0)
     if zero >= 0:
-        raise InputError(f"{path}: is not text (a zero byte at offset {zero}); give the assembly, not a binary")
+        raise InputError(f"{path}: is not text (a zero byte at offset {zero}); give {expected}, not a binary")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -71,7 +72,7 @@ def read_text(path: Path) -> str:
 
 def load_manifest(path: Path) -> Manifest:
     """The manifest in a file.  Raises InputError."""
-    read_text(path)
+    read_text(path, "a manifest in JSON")
     try:
         found = read_manifest(path)
     except ManifestError as error:
@@ -114,9 +115,7 @@ def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
     rest = [name for name in present if name not in listed]
     if not launches and not rest:
         raise InputError(f"{folder}: holds no assembly ({', '.join(suffixes)})")
-    texts, sentences = _read_texts(
-        folder, [*listed, *rest], missing=f"{folder / MANIFEST} names it, and there is no such file"
-    )
+    texts, sentences = _read_texts(folder, listed, rest)
     if sentences:
         raise InputError(*sentences)
     sources = [
@@ -127,16 +126,17 @@ def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
     return Folder((*sources, *(Source(name, texts[name]) for name in rest)), has_manifest, configurations)
 
 
-def _read_texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[str, str], list[str]]:
+def _read_texts(folder: Path, listed: set[str], rest: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the text of each file that the manifest lists, and of the rest, and a sentence for each that fails."""
     texts: dict[str, str] = {}
     sentences: list[str] = []
-    for name in sorted(set(names)):
+    for name in sorted({*listed, *rest}):
         path = folder / name
         try:
-            if not path.exists():
+            if name in listed and not path.exists():
                 slashed = name.replace("\\", "/")
                 instead = f"; write {slashed}" if slashed != name and (folder / slashed).is_file() else ""
-                raise InputError(f"{path}: {missing}{instead}")
+                raise InputError(f"{path}: {folder / MANIFEST} names it, and there is no such file{instead}")
             texts[name] = read_text(path)
         except (InputError, OSError, ValueError) as error:
             sentences.append(str(error))
@@ -242,7 +242,7 @@ def resolve_targets(
 ) -> tuple[ArchReference, tuple[Source, ...]]:
     """The architecture of `find_target`, and the sources with `target` set where the file belongs to another parser.
 
-    Raises InputError, as `find_target` does, for the kernels of each parser.
+    Raises InputError, as `find_target` does, for the kernels of each parser, and where none belongs to `target`.
     """
     arch = find_target(sources, registry, target, cache)
     parser = arch.parse
@@ -253,6 +253,8 @@ def resolve_targets(
             others.setdefault(parsers[0], []).append(source)
         elif _missing_plugin_hint(registry, source.name):
             find_target((source,), registry, None, cache)
+    if target is not None and sum(map(len, others.values())) == len(sources):
+        raise InputError(f"no kernel is for the target {target}, whose files are named *{arch.extension}")
     targets = {
         id(source): found.name for group in others.values() for found in [find_target(group, registry, None, cache)]
         for source in group

@@ -25,7 +25,7 @@ def help_option(option: Any) -> Any:
 
 
 class Command(TyperCommand):
-    """A command with a cheap `--help`."""
+    """A command whose `--help` imports little."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option."""

@@ -60,8 +60,11 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
     """Partition a folder and print the classes; return the exit status.  Raises InputError."""
     if outputs.update and outputs.expected is None:
         raise InputError("--update-expected: name the file of the expected classes with --expected")
+    if outputs.sources and outputs.html is None:
+        raise InputError("--source: the page of --html shows sources: give that option too")
     expected = None if outputs.expected is None or outputs.update else ExpectedClasses.read(outputs.expected)
     check_folder(path)
+    texts = source_texts(path, outputs.sources) if outputs.html is not None else {}
     plugins = registry.default()
     folder = read_folder(path, extensions(plugins))
     if not folder.has_manifest:
@@ -81,7 +84,6 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         write_report("--junit", outputs.junit, junit(listed, [each.name for each in sources], path.as_posix()))
     if outputs.html is not None:
         title = path.resolve().name
-        texts = source_texts(path, outputs.sources)
         from bitwise_core.report.page import render
         from bitwise_core.report.section import section
 
@@ -116,8 +118,8 @@ def source_texts(folder: Path, named: Sequence[Path]) -> dict[str, str]:
     found = {}
     for path in [each for each in sorted(folder.iterdir()) if each.suffix in SOURCE_SUFFIXES][:MAXIMUM_SOURCES]:
         with suppress(InputError):
-            found[path.name] = read_text(path)
-    return {**found, **{path.name: read_text(path) for path in named}}
+            found[path.name] = read_text(path, "a source")
+    return {**found, **{path.name: read_text(path, "a source") for path in named}}
 
 
 def write_report(option: str, path: Path, page: str) -> None:

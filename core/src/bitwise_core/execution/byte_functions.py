@@ -516,7 +516,7 @@ class _DeferredLookUp(DeferredValue):
         return self._computed
 
     def settle(self, value: Value) -> None:
-        """Keep the result, and forget what it is computed from."""
+        """Keep the result, and drop what it is computed from."""
         self._computed, self.varying = value, {}
 
 

@@ -5,7 +5,7 @@ every lane by itself (`Effect.LANEWISE`).  A root is a result that is live at th
 instruction outside of cones reads.  Sequences that an architecture knows (`known_sequences.py`) are cones, too.
 
 Cones of one form compute one function of their inputs, whatever the names of their registers.  They are found together:
-one cone is searched for, and arrays tell for all other roots whether the same search finds the same form.
+one cone is searched for, and arrays show for all other roots whether the same search finds the same form.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Cone:
 
     @property
     def form(self) -> Hashable:
-        """The form of the cone, which tells its function from others."""
+        """The form of the cone, which distinguishes its function from others."""
         return self.shape.form
 
     @property
@@ -685,7 +685,7 @@ def _cone(flow: _BlockFlow, root: int, members: Collection[int], fewest: int = M
 
 
 def _is_modelled(program: Program, form: Hashable, members: Sequence[int]) -> bool:
-    """Return whether a cone with these members has no instruction that is not modelled; its form tells."""
+    """Return whether a cone with these members has no instruction that is not modelled, which follows from its form."""
     known: dict[Hashable, bool] = program.analyses.setdefault("modelled cones", {})
     if form not in known:
         known[form] = not any(index in program.refused for index in members)

@@ -31,7 +31,7 @@ from bitwise_core.execution.tensor_contents import (
     tensor_contents,
 )
 from bitwise_core.json_text import parse_json
-from bitwise_core.validated_records import ValidatedRecord
+from bitwise_core.validated_records import ValidatedRecord, first_fault
 
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
@@ -365,14 +365,9 @@ def read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise ManifestError(f"{path}: cannot be read ({error.strerror})") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        if not place:
+        if not error.errors()[0]["loc"]:
             raise ManifestError(f"{path}: is no object of JSON with the key `kernels`") from None
-        if first["type"] == "extra_forbidden":
-            message = "there is no such field"
-        raise ManifestError(f"{path}: {place}: {message}") from None
+        raise ManifestError(f"{path}: {first_fault(error)}") from None
     except ValueError as error:  # of the text and of its encoding
         raise ManifestError(f"{path}: is not JSON ({error})") from None
     for launch in found.kernels:

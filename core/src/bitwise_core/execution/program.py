@@ -186,7 +186,7 @@ class _DeferredStep:
 
 
 class Refusals(Mapping[int, str]):
-    """Why instructions are not modelled, by position; an instruction that was not built is built to tell."""
+    """Why instructions are not modelled, by position.  An instruction that was not built is built to find out."""
 
     def __init__(self, found: dict[int, str], steps: Sequence[_DeferredStep]) -> None:
         self._found, self._steps = found, steps

@@ -10,6 +10,7 @@ from typing import Any
 
 from bitwise_core.checker.partition import Partition
 from bitwise_core.errors import InputError
+from bitwise_core.input_files import read_text
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.report.findings import Finding
@@ -36,9 +37,11 @@ class ExpectedClasses:
     def read(cls, path: Path) -> ExpectedClasses:
         """Read a file.  Raises InputError."""
         try:
-            return cls._of_content(parse_json(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror}); --update-expected writes it") from None
+            text = read_text(path, InputError)
+        except InputError as error:
+            raise InputError(f"{error}; --update-expected writes it") from None
+        try:
+            return cls._of_content(parse_json(text))
         except ValueError as error:
             raise InputError(f"{path}: is no file of expected classes ({error}); --update-expected writes it") from None
 

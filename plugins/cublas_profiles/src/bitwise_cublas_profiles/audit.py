@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from bitwise_core.input_files import read_text
 from bitwise_cublas_profiles.dropped_k import DroppedK, dropped_k
 from bitwise_cublas_profiles.query import DTYPES, CublasError, GemmQuery, HeuristicResult, gemm_query
 
@@ -89,11 +90,7 @@ def read_shapes(path: Path, dtype: str = "fp16", out: str | None = None, **optio
 
     Empty lines and text after # are ignored. Raises CublasError with the line's number for anything else.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise CublasError(f"{path}: cannot be read ({why})") from None
+    text = read_text(path, CublasError)
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         content = line.split("#")[0].strip()

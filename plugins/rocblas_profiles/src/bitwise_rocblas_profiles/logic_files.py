@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bitwise_core.input_files import read_text
 from bitwise_rocblas_profiles.errors import RocblasError
 from bitwise_rocblas_profiles.logic_text import parse
 from bitwise_rocblas_profiles.tables import (
@@ -24,6 +25,9 @@ from bitwise_rocblas_profiles.tables import (
     check_solution,
 )
 
+MAXIMUM_BYTES = 256 << 20
+"""The size of the largest logic file that is read."""
+
 SELECTIONS = ("Equality", "Euclidean", "GridBased", "FreeSize")
 _TAG = re.compile(r"Cijk_A\w{3}_B\w{3}_(.+)\Z")
 _SMALLEST = 10
@@ -33,12 +37,8 @@ and two fields that are null."""
 
 def read_logic_file(path: Path, name: str | None = None) -> LogicFile:
     """Return a logic file; `name` is its path in the library's repository.  Raises RocblasError."""
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise RocblasError(f"{path}: cannot be read ({why})") from None
+    text = read_text(path, RocblasError, MAXIMUM_BYTES)
+    content = text.encode()
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
     return logic_file(parse(text, str(path)), name or path.name, blob)
 

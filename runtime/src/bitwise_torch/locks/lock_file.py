@@ -16,6 +16,7 @@ from pydantic import Field, StrictBool, StrictFloat, ValidationError, field_vali
 
 from bitwise_core.descriptors import Descriptor, DescriptorError, Epilogue, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, BlockScaling, FinishedGEMM, GEMMProblem, Scaled
+from bitwise_core.input_files import read_text
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
@@ -23,12 +24,8 @@ from bitwise_core.validated_records import ValidatedRecord, sentences
 from bitwise_torch.locks.attention_entry import MAXIMUM_FORMS, PinnedAttention
 from bitwise_torch.locks.library_operators import LibraryOperator
 from bitwise_torch.locks.lock_error import LockError
-from bitwise_torch.locks.text_file import read_text
 
 FORMAT = "bitwise-lock"
-MAXIMUM_BYTES = 64 << 20
-"""The size of the longest file that is read."""
-
 VERSIONS = (1, 2, 3)
 """The versions that are read.  Version 1 has no operators, and only version 3 pins attention.
 
@@ -265,7 +262,7 @@ def _line(record: Entry | LibraryOperator | PinnedAttention) -> str:
 
 def read_lock(path: Path | str) -> Lock:
     """Return the lock of a file.  Raises LockError."""
-    return Lock.from_text(read_text(path, MAXIMUM_BYTES, LockError), str(path))
+    return Lock.from_text(read_text(path, LockError), str(path))
 
 
 @lru_cache(maxsize=65536)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.problem import DTYPES, GEMMProblem
+from bitwise_core.input_files import read_text
 from bitwise_torch.locks.lock_error import LockError
-from bitwise_torch.locks.lock_file import MAXIMUM_BYTES
-from bitwise_torch.locks.text_file import read_text
 
 _SIZES = re.compile(r"(\d{1,10})[\s,x]+(\d{1,10})[\s,x]+(\d{1,10})(?:[\s,]+(.*))?\Z")
 _LINE_FORM = "M N K, optionally followed by a type, a layout (NN, NT, TN or TT), out=TYPE, batch=B or bias"
@@ -22,7 +21,7 @@ def read_problems(path: Path, dtype: str = "fp16", out: str | None = None) -> It
     `dtype` and `out` are the types of lines that name none; the default of `out` is the operands' type, bf16 for fp8.
     Empty lines and text after # are ignored.  Raises LockError, with the line number, for a malformed line.
     """
-    text = read_text(path, MAXIMUM_BYTES, LockError)
+    text = read_text(path, LockError)
     empty = True
     for number, line in enumerate(text.splitlines(), 1):
         content = line.split("#")[0].strip()

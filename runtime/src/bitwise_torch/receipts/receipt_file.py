@@ -13,18 +13,15 @@ from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.errors import BitwiseError
+from bitwise_core.input_files import read_text
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.validated_records import ValidatedRecord, sentences
 from bitwise_torch.locks import Entry, LibraryOperator, Lock, LockError, PinnedAttention
 from bitwise_torch.locks.attention_entry import MAXIMUM_FORMS
 from bitwise_torch.locks.lock_file import version_of
-from bitwise_torch.locks.text_file import read_text
 
 FORMAT, VERSION = "bitwise-receipt", 1
-
-MAXIMUM_BYTES = 64 << 20
-"""The longest file that is read."""
 
 MAXIMUM_OPERATORS = 1 << 16
 
@@ -186,7 +183,7 @@ class Receipt(_Strict):
 
 def read_receipt(path: Path | str) -> Receipt:
     """Return the receipt of a file.  Raises ReceiptError."""
-    return Receipt.from_text(read_text(path, MAXIMUM_BYTES, ReceiptError), str(path))
+    return Receipt.from_text(read_text(path, ReceiptError), str(path))
 
 
 def schema() -> dict[str, Any]:

@@ -85,7 +85,7 @@ _FOLLOWED = (
 
 
 MAXIMUM_REFINEMENTS = 8
-"""How often variables of one name are told apart by their results; after that each has a name of its own."""
+"""How often variables of one name are distinguished by their results; after that each has a name of its own."""
 
 _EQUATION = hashing.constant("the result of a variable")
 
@@ -109,7 +109,7 @@ class _Iteration:
         return (self.repeats_hash, *self.hashes)
 
     def same_as(self, other: _Iteration, except_for: Sequence[int] = ()) -> bool:
-        """Return whether two iterations compute the same function, some registers aside."""
+        """Return whether two iterations compute the same function, except for some registers."""
         pairs = [(self.repeats_hash, other.repeats_hash)]
         pairs += [(self.hashes[i], other.hashes[i]) for i in range(len(self.hashes)) if i not in except_for]
         return all(np.all(one == another) for one, another in pairs)
@@ -300,7 +300,7 @@ class _Body:
             self._drop_constants(found)
 
     def _drop_constants(self, found: _Iteration) -> bool:
-        """Suppose no longer that a register is constant where an iteration changes it; return whether it does."""
+        """Drop the assumption that a register is constant where an iteration changes it; return whether one does."""
         drops = False
         for place, words in enumerate(found.hashes):
             start, end = one_value(self.before[self.carried[place]]), one_value(found.results[place])

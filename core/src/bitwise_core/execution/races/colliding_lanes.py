@@ -4,7 +4,7 @@ The CUDA C++ Programming Guide leaves open which lane's value remains.  Where `L
 measured it or a request assumes it, a store serves as many lanes at once as move 128 bytes together: the whole warp, or
 groups of 16 or 8 consecutive lanes one after another.  Of each group the value of the lowest active lane remains, so
 that of the last group with a lane at the address is left.  Each lane then stores this value, so that the order of the
-lanes no longer matters.  The accesses themselves remain those of all lanes.
+lanes has no effect.  The accesses themselves remain those of all lanes.
 
 It is a statement on a machine instruction of at most 128 bits in a lane.  An assembler may join stores of a thread
 to neighbouring bytes, at a distance that is the same in every thread, in a wider one, of which another lane's value

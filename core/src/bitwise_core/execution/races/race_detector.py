@@ -208,7 +208,7 @@ class RaceDetector:
         return unordered
 
     def follow_unfenced_reads(self) -> None:
-        """Follow reads from now on that `copies_over` checks."""
+        """From this call on, follow the reads that `copies_over` checks."""
         self.unfenced = UnfencedReads(self.warps)
 
     def loads(self, cells: Array, actor: Array, line: int) -> None:
@@ -519,7 +519,7 @@ class RaceDetector:
     def absorb(self, other: RaceDetector) -> None:
         """Represent another detector of the same state too.
 
-        Generations are numbered anew from the higher number on.  A write that comes too late contests all from the
+        Generations are numbered again from the higher number on.  A write that comes too late contests all from the
         older of the settled ones on, whichever of the two numbered what was read.
         """
         size = max(self.cells, other.cells)

@@ -26,7 +26,7 @@ class DeferredValue(SymbolicVector):
         super().__init__(bits, _NO_WORDS, 0)
 
     def compute(self) -> Value:
-        """Return the value, and forget what it is computed from."""
+        """Return the value, and drop what it is computed from."""
         raise NotImplementedError
 
     @property

@@ -73,7 +73,7 @@ def repeated_lanes(values: Sequence[SymbolicVector]) -> RepeatedLanes | None:
 
 
 def _planes(value: SymbolicVector, shape: tuple[int, int]) -> list[Array]:
-    """Return arrays of a shape that tell the lanes of a value apart."""
+    """Return arrays of a shape that distinguish the lanes of a value."""
     flags = value.flags
     first = L.load_addresses(value)
     found: list[Array] = list(value.words) if first is None else [first]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from bitwise_core.input_files import read_text
 from bitwise_core.json_text import parse_json
 from bitwise_cublas_profiles.invariance.products import DTYPES, Product
 from bitwise_cublas_profiles.query import CublasError
@@ -399,23 +400,16 @@ ARCHITECTURES: Mapping[str, Callable[[_Fields], Iterator[Layer]]] = {
 
 def read_config(path: Path) -> dict[str, Any]:
     """The object of a config.json, that of its text model if it has one. Raises CublasError."""
+    text = read_text(path, CublasError, MAXIMUM_BYTES)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAXIMUM_BYTES + 1)
-        if len(content) > MAXIMUM_BYTES:
-            raise CublasError(f"{path}: has more than {MAXIMUM_BYTES >> 20} MiB; this is no config.json")
-        found = parse_json(content.decode())
-    except OSError as error:
-        raise CublasError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise CublasError(f"{path}: cannot be read (it is not text)") from None
+        found = parse_json(text)
     except ValueError as error:
         raise CublasError(f"{path}: this is not complete JSON ({error})") from None
     inner = found.get("text_config") if isinstance(found, dict) else None
     if isinstance(inner, dict) and found.get("model_type") not in ARCHITECTURES:
         found = {**{name: found[name] for name in ("dtype", "torch_dtype") if name in found}, **inner}
     if not isinstance(found, dict):
-        raise CublasError(f"{path}: a config.json is an object, not a {type(found).__name__}")
+        raise CublasError(f"{path}: a config.json holds an object of JSON")
     return found
 
 

@@ -55,13 +55,13 @@ class Written(ABC):
 
     @abstractmethod
     def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
-        """Return what a load finds (see `loaded`), of places that all are among these; None: the columns tell it."""
+        """Return what a load finds (see `loaded`), of places that all are among these; None if the columns have it."""
 
     @abstractmethod
     def elements(self, first: int, end: int, lanes: Array, bits: int) -> SymbolicVector | None:
         """Return the elements of some bits of columns from `first` to `end`, which are all among these, of some lanes.
 
-        The words have the shape (2, blocks, elements, lanes), elements from low bits on.  None: the columns tell it.
+        The words have the shape (2, blocks, elements, lanes), elements from low bits on.  None: the columns have them.
         """
 
     @abstractmethod
@@ -111,7 +111,7 @@ class Accumulator(Written):
             memory.columns[self.first + index] = value if bits == 32 else concat([value, poison(32 - bits)])
 
     def elements(self, first: int, end: int, lanes: Array, bits: int) -> SymbolicVector | None:
-        """See `Written`: the columns tell it."""
+        """See `Written`: the columns have them."""
         return None
 
     def besides(self, first: int, end: int) -> Sequence[Written]:
@@ -292,7 +292,7 @@ class TensorMemory:
         return of_lanes(stacked(parts), lanes)
 
     def registers_at(self, lanes: Array, columns: Array, active: Array, rows: Array) -> Sequence[Value] | None:
-        """Return what a load of these blocks finds (see `loaded`), or None if the columns have to tell it."""
+        """Return what a load of these blocks finds (see `loaded`), or None if the columns have it."""
         own = columns[active]
         first, end = int(own.min()), int(own.max()) + 1
         near = self._near(first, end, rows, lanes[active])
@@ -308,7 +308,7 @@ class TensorMemory:
     def _overwrite(self, first: int, end: int, lanes: Array, blocks: Array) -> None:
         """Forget what is written to these places of columns from `first` to `end`, which gets another content.
 
-        What is written there to other places too, and cannot be told from it, is written to the columns.
+        What is written there and to other places, and cannot be separated from them, is written to the columns.
         """
         kept: list[Written] = []
         for each in self._near(first, end, blocks, lanes):

@@ -28,7 +28,7 @@ _OUTPUT_BYTES, _PARTIAL_BYTES = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class ScaledBlockCosts:
-    """Seconds, except for factors and rates, fitted by `bitwise_bench.cublas.scaled_block_fit`.
+    """Seconds, except for factors and rates, fitted by `bitwise_bench.cublas.times.scaled_block_fit`.
 
     `launch`, `crowded`, `tile`, `merge`: those of a launch, of one whose blocks have no room beside those of the launch
     before, of a tile, and of the kernel that adds slices.  `operation`, `alone`, `multiplied`: those of an operation on

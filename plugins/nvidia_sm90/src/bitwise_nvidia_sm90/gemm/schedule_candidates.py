@@ -496,6 +496,6 @@ def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[
 def _slots(programs: int, blocks: int) -> int:
     """Return how many blocks run at once in clusters: on an H200 120 of 132 in clusters of four and of eight.
 
-    A group of multiprocessors holds whole clusters (`bitwise_bench.cublas.cluster_counts`).
+    A group of multiprocessors holds whole clusters (`bitwise_bench.cublas.times.cluster_counts`).
     """
     return programs if blocks <= 2 else programs * 10 // 11 // blocks * blocks

@@ -1,0 +1,1 @@
+"""For which numbers of rows the products of public models have one order: records, and their page."""

@@ -1,0 +1,1 @@
+"""Summation orders of cuBLASLt from its outputs, and the descriptors that are reconstructed from them."""

@@ -1,0 +1,1 @@
+"""Results of cuBLASLt on a GPU that any CPU checks against their descriptors."""
