@@ -182,8 +182,8 @@ def _loads_below(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[str, int]:
     below: dict[str, tuple[int, set[str]]] = {}
     for place, (name, made) in enumerate(definitions.items()):
         passed_on = [each.opcode.split(".", 1)[0] in _PASSED_ON for each in made]
-        sources = (registers_of(*each.operands[1:]) for each, passes in zip(made, passed_on, strict=True) if passes)
-        below[name] = (0 if all(passed_on) else 1 << place), {one for each in sources for one in each}
+        read = (registers_of(*each.operands[1:]) for each, passes in zip(made, passed_on, strict=True) if passes)
+        below[name] = (0 if all(passed_on) else 1 << place), {one for each in read for one in each}
     found = dict.fromkeys(definitions, 0)
     pending, queued = deque(definitions), set(definitions)
     while pending:
