@@ -181,16 +181,16 @@ def _loads_below(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[str, int]:
     definitions, readers = _definitions(kernel, opcodes)
     below: dict[str, tuple[int, set[str]]] = {}
     for place, (name, made) in enumerate(definitions.items()):
-        passed_on = [each.opcode.split(".", 1)[0] in _PASSED_ON for each in made]
-        read = (registers_of(*each.operands[1:]) for each, passes in zip(made, passed_on, strict=True) if passes)
-        below[name] = (0 if all(passed_on) else 1 << place), {one for each in read for one in each}
+        passing = [each for each in made if each.opcode.split(".", 1)[0] in _PASSED_ON]
+        read = {source for each in passing for source in registers_of(*each.operands[1:])}
+        below[name] = (0 if len(passing) == len(made) else 1 << place), read
     found = dict.fromkeys(definitions, 0)
     pending, queued = deque(definitions), set(definitions)
     while pending:
         name = pending.popleft()
         queued.remove(name)
-        loads, sources = below[name]
-        for source in sources:
+        loads, read = below[name]
+        for source in read:
             loads |= found.get(source, 0)
         if loads != found[name]:
             found[name] = loads
