@@ -61,6 +61,33 @@ ALIKE = {
         "or.b32 %r3, %r4, %r2;",
     ),
 }  # fmt: skip
+EIGHT = (
+    "selp.b16 %h1, 1, 0, %p1; selp.b16 %h2, -1, 0, %p2; shl.b16 %h3, %h2, 3; or.b16 %h4, %h3, %h1; and.b16 %h4, %h4, 15;"
+    "shl.b16 %h1, %h1, 4; or.b16 %h5, %h4, %h1;"
+)
+"""Bits 0 and 4 are the first predicate, bit 3 is the second one, and a mask of a byte leaves the number as it is."""
+IN_A_BYTE = {
+    "whether one holds": (
+        "or.pred %p3, %p1, %p2;" + FROM, EIGHT + "and.b16 %h5, %h5, 255; setp.ne.b16 %p3, %h5, 0;" + FROM,
+    ),
+    "how many": (
+        "selp.b32 %r4, 2, 0, %p1; add.u32 %r3, %r4, %r2;",
+        EIGHT + "cvt.u32.u16 %r4, %h5; and.b32 %r4, %r4, 255; popc.b32 %r3, %r4;",
+    ),
+}  # fmt: skip
+NOT_IN_A_BYTE = {
+    "another bit": (
+        "or.pred %p3, %p1, %p2;" + FROM, EIGHT + "and.b16 %h5, %h5, 255; setp.ne.b16 %p3, %h5, 8;" + FROM,
+    ),
+    "bits beyond the byte": (
+        "or.pred %p3, %p1, %p2;" + FROM,
+        EIGHT + "shl.b16 %h5, %h2, 8; and.b16 %h5, %h5, 255; setp.ne.b16 %p3, %h5, 0;" + FROM,
+    ),
+    "a count of other bits": (
+        "selp.b32 %r4, 2, 0, %p1; add.u32 %r3, %r4, %r2;",
+        EIGHT + "cvt.u32.u16 %r4, %h5; and.b32 %r4, %r4, 127; shr.u32 %r4, %r4, 1; popc.b32 %r3, %r4;",
+    ),
+}  # fmt: skip
 UNLIKE = {
     "or of other bits": ("or.pred %p3, %p1, %p2;" + FROM, "shl.b32 %r4, %r2, 1; or.b32 %r3, %r1, %r4;"),
     "a maximum with another number": ("mov.b32 %r3, %r1;", "selp.b32 %r4, 2, 0, %p1; max.s32 %r3, %r4, %r1;"),
@@ -87,6 +114,16 @@ def form(code: str) -> dict[int, tuple[int, int, int]]:
 @pytest.mark.parametrize(("one", "other"), ALIKE.values(), ids=ALIKE)
 def test_predicates_and_their_numbers_are_combined_alike(one: str, other: str) -> None:
     assert form(one) == form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), IN_A_BYTE.values(), ids=IN_A_BYTE)
+def test_predicates_keep_their_bits_under_a_mask_that_leaves_them(one: str, other: str) -> None:
+    assert form(one) == form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), NOT_IN_A_BYTE.values(), ids=NOT_IN_A_BYTE)
+def test_other_bits_under_a_mask_are_not_these(one: str, other: str) -> None:
+    assert form(one) != form(other)
 
 
 @pytest.mark.parametrize(("one", "other"), list(UNLIKE.values())[:-1], ids=list(UNLIKE)[:-1])
