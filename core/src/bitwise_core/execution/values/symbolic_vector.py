@@ -190,7 +190,7 @@ class SymbolicVector:
         return None
 
     def with_zeros_above(self, whole: SymbolicVector) -> SymbolicVector:
-        """Return `whole`, of which this value is the low bits and whose other bits are zeros, with what is kept here."""
+        """Return `whole`, of which this value is the low bits and whose others are zeros, with what is kept here."""
         return whole
 
     def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
