@@ -61,6 +61,48 @@ ALIKE = {
         "or.b32 %r3, %r4, %r2;",
     ),
 }  # fmt: skip
+EIGHT = (
+    "selp.b16 %h1, 1, 0, %p1; selp.b16 %h2, -1, 0, %p2; shl.b16 %h3, %h2, 3; or.b16 %h4, %h3, %h1; and.b16 %h4, %h4, 15;"
+    "shl.b16 %h1, %h1, 4; or.b16 %h5, %h4, %h1;"
+)
+"""Bits 0 and 4 are the first predicate, bit 3 is the second one, and a mask of a byte leaves the number as it is."""
+IN_A_BYTE = {
+    "whether one holds": (
+        "or.pred %p3, %p1, %p2;" + FROM, EIGHT + "and.b16 %h5, %h5, 255; setp.ne.b16 %p3, %h5, 0;" + FROM,
+    ),
+    "how many": (
+        "selp.b32 %r4, 2, 0, %p1; add.u32 %r3, %r4, %r2;",
+        EIGHT + "cvt.u32.u16 %r4, %h5; and.b32 %r4, %r4, 255; popc.b32 %r3, %r4;",
+    ),
+}  # fmt: skip
+NOT_IN_A_BYTE = {
+    "another bit": (
+        "or.pred %p3, %p1, %p2;" + FROM, EIGHT + "and.b16 %h5, %h5, 255; setp.ne.b16 %p3, %h5, 8;" + FROM,
+    ),
+    "bits beyond the byte": (
+        "or.pred %p3, %p1, %p2;" + FROM,
+        EIGHT + "shl.b16 %h5, %h2, 8; and.b16 %h5, %h5, 255; setp.ne.b16 %p3, %h5, 0;" + FROM,
+    ),
+    "a count of other bits": (
+        "selp.b32 %r4, 2, 0, %p1; add.u32 %r3, %r4, %r2;",
+        EIGHT + "cvt.u32.u16 %r4, %h5; and.b32 %r4, %r4, 127; shr.u32 %r4, %r4, 1; popc.b32 %r3, %r4;",
+    ),
+}  # fmt: skip
+SOME = "mov.b32 %r5, %f1; setp.lt.u32 %p9, %r0, 3; selp.b32 %r4, -1, 0, %p9;"
+"""A mask that is known in each thread: all bits in some, none in others."""
+CHOSEN_BY_A_MASK = {
+    "or zero": (SOME + "selp.b32 %r3, %r5, 0, %p9;", SOME + "and.b32 %r3, %r5, %r4;"),
+    "or all bits": (SOME + "selp.b32 %r3, -1, %r5, %p9;", SOME + "or.b32 %r3, %r4, %r5;"),
+}
+NOT_CHOSEN_BY_A_MASK = {
+    "one bit": (SOME + "selp.b32 %r3, %r5, 0, %p9;", SOME + "selp.b32 %r4, 1, 0, %p9; and.b32 %r3, %r5, %r4;"),
+    "all bits but one in a thread": (
+        SOME + "selp.b32 %r3, %r5, 0, %p9;",
+        SOME + "setp.eq.u32 %p8, %r0, 1; selp.b32 %r4, -2, %r4, %p8; and.b32 %r3, %r5, %r4;",
+    ),
+    "other threads": (SOME + "selp.b32 %r3, %r5, 0, %p9;", SOME + "not.b32 %r4, %r4; and.b32 %r3, %r5, %r4;"),
+    "exclusive": (SOME + "selp.b32 %r3, -1, %r5, %p9;", SOME + "xor.b32 %r3, %r5, %r4;"),
+}
 UNLIKE = {
     "or of other bits": ("or.pred %p3, %p1, %p2;" + FROM, "shl.b32 %r4, %r2, 1; or.b32 %r3, %r1, %r4;"),
     "a maximum with another number": ("mov.b32 %r3, %r1;", "selp.b32 %r4, 2, 0, %p1; max.s32 %r3, %r4, %r1;"),
@@ -87,6 +129,26 @@ def form(code: str) -> dict[int, tuple[int, int, int]]:
 @pytest.mark.parametrize(("one", "other"), ALIKE.values(), ids=ALIKE)
 def test_predicates_and_their_numbers_are_combined_alike(one: str, other: str) -> None:
     assert form(one) == form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), CHOSEN_BY_A_MASK.values(), ids=CHOSEN_BY_A_MASK)
+def test_a_mask_that_is_known_in_each_thread_selects(one: str, other: str) -> None:
+    assert form(one) == form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), NOT_CHOSEN_BY_A_MASK.values(), ids=NOT_CHOSEN_BY_A_MASK)
+def test_another_mask_does_not_select(one: str, other: str) -> None:
+    assert form(one) != form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), IN_A_BYTE.values(), ids=IN_A_BYTE)
+def test_predicates_keep_their_bits_under_a_mask_that_leaves_them(one: str, other: str) -> None:
+    assert form(one) == form(other)
+
+
+@pytest.mark.parametrize(("one", "other"), NOT_IN_A_BYTE.values(), ids=NOT_IN_A_BYTE)
+def test_other_bits_under_a_mask_are_not_these(one: str, other: str) -> None:
+    assert form(one) != form(other)
 
 
 @pytest.mark.parametrize(("one", "other"), list(UNLIKE.values())[:-1], ids=list(UNLIKE)[:-1])

@@ -472,6 +472,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", corpus_tables.public_kernels_of_target),
         "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
+        "public-kernels-packages": ("public-kernels-packages-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "public-kernels-further": ("public-kernels-further-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),

@@ -10,7 +10,7 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.integers.predicate_bits import combined
-from bitwise_core.execution.values.packing import concat, extract, part_ends
+from bitwise_core.execution.values.packing import blend_values, concat, extract, part_ends
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import operation
 
@@ -55,13 +55,18 @@ def _predicates(machine: Machine, verb: str, left: Value, right: Value) -> Value
 def _with_mask(machine: Machine, verb: str, mask: Value, value: Value, bits: int) -> Value | None:
     """Apply a uniform constant mask to whole bytes, or to a sign bit, without making a term of it.
 
-    Return None if the mask has another form.
+    So is a mask that in each lane keeps the value or replaces it by the mask, as a compiler selects between a value and
+    0 by a known predicate.  Return None if the mask has another form.
     """
-    if not isinstance(mask, np.ndarray) or mask.size != 1:
+    if not isinstance(mask, np.ndarray):
         return None
-    number = int(mask.reshape(())[()])
     full = (1 << bits) - 1
     neutral = full if verb == "and" else 0
+    if mask.size != 1:
+        keeps = mask == mask.dtype.type(neutral)
+        decides = (mask == mask.dtype.type(full - neutral)) & (verb != "xor")
+        return blend_values(keeps, value, mask) if np.all(keeps | decides) else None
+    number = int(mask.reshape(())[()])
     if number == neutral:
         return value
     if (verb, number) in (("and", 0), ("or", full)):

@@ -455,7 +455,8 @@ def _whole_of_low_slice(parts: Sequence[Array | SymbolicVector]) -> SymbolicVect
         if found.lanes is True and whole.bits == bits:
             if whole.maximum is None or whole.maximum >> low:
                 return None
-            return whole if all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:]) else None
+            zeros = all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:])
+            return as_symbolic_vector(parts[0]).with_zeros_above(whole) if zeros else None
     return None
 
 

@@ -189,6 +189,10 @@ class SymbolicVector:
         """Return the value with zeros above it, in `bits` bits, if it has its own way to extend it, else None."""
         return None
 
+    def with_zeros_above(self, whole: SymbolicVector) -> SymbolicVector:
+        """Return `whole`, of which this value is the low bits and whose others are zeros, with what is kept here."""
+        return whole
+
     def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
         """Return `result`, what threads read of this value in thread `index`, with what is kept beside the value."""
         return result

@@ -123,6 +123,13 @@ class PredicateBits(SymbolicVector):
             return None
         return self._builder.select(self.choice.predicate, self.choice.high, self.choice.low, bits)
 
+    def with_zeros_above(self, whole: SymbolicVector) -> SymbolicVector:
+        """See `SymbolicVector.with_zeros_above`."""
+        if isinstance(whole, PredicateBits):
+            return whole
+        zeros = (_constant(False),) * (whole.bits - self.bits)
+        return PredicateBits(whole, lambda: (*self.predicates, *zeros), self.ones, self._builder)
+
     def taken(self, index: Array, result: SymbolicVector) -> SymbolicVector:
         """See `SymbolicVector.taken`."""
         return PredicateBits(
