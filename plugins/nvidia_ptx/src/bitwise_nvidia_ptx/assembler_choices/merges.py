@@ -514,12 +514,29 @@ def _is_of_floats(opcode: str) -> bool:
     return re.fullmatch(r"(add|sub|mul|fma|min|max|neg|abs|cvt)\.([\w.]*\.)?b?f\d+(x2)?", opcode) is not None
 
 
-def _share_number(extremum: Instruction, sources: Sources) -> bool:
-    """Return whether the operands of an extremum may be one number that is not itself an extremum."""
-    extrema = any(
-        _EXTREMUM_OF_FLOATS.fullmatch(each.opcode) for operand in extremum.operands[1:3] for each in sources.of(operand)
-    )
-    return not extrema and _share_roots(extremum, sources)
+def _share_number(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether the two operands of an instruction may be one number, behind operations that return it."""
+    one, other = (_origins(each, instruction, sources) for each in instruction.operands[1:3])
+    return not one.isdisjoint(other)
+
+
+def _origins(operand: Operand, user: Instruction, sources: Sources) -> set[tuple[str, int]]:
+    """Return the registers, with what writes them, that an operand may hold behind operations that return a number."""
+    found: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int]] = set()
+    pending = [(name, user) for name in registers_of(operand)]
+    while pending:
+        name, reader = pending.pop()
+        if (name, id(reader)) in seen:
+            continue
+        seen.add((name, id(reader)))
+        for made in sources.defined(Register(name), reader):
+            apart = any(isinstance(each, Vector) for each in made.operands)
+            if sources.passes_on(made) and not apart:
+                pending += [(each, made) for source in made.operands[1:] for each in registers_of(source)]
+            else:
+                found.add((name, id(made)))
+    return found
 
 
 def _takes_upper_half(opcode: str) -> bool:
