@@ -267,19 +267,12 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
     if _EXTREMUM_OF_FLOATS.fullmatch(opcode) and _share_number(instruction, sources):
         what = "an extremum of a number with itself, which keeps the bits of its NaN"
-        return (
-            _Merge(what, opens=True)
-            if opcode.endswith(".f32")
-            else _Merge(what, form=_SCALAR_FORMS.get(opcode.rsplit(".", 1)[-1]))
-        )
+        return _Merge(what, form=_SCALAR_FORMS.get(opcode.rsplit(".", 1)[-1]))
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(map(sources.is_known, operands))
         what = "an operation on pairs of integers with the one that takes a half of it"
         # Of literals, ptxas computes another sum.
-        literal = all(
-            isinstance(each, Immediate) or is_assembler_constant(each, sources.kernel, sources.opcodes) is True
-            for each in operands
-        )
+        literal = all(map(sources.is_known, operands))
         return _Merge(what, unknown=() if literal else tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with an operation of another type")
