@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import lzma
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas.relu_of_nans import COLUMNS, rows_of
+from bitwise_bench.cublas.relu_of_nans import COLUMNS, RECORDS, rows_of
 from bitwise_cublas_profiles.profile import profile
-
-RECORDS = sorted((Path(__file__).parents[2] / "records").glob("cublas-relu-of-nans-sm90-h200-13.1*.json.xz"))
 
 
 def record(*rows: tuple[str, int, int, int, int, int]) -> dict[str, Any]:

@@ -223,6 +223,7 @@ BOUNDED = """	mad.lo.s32 %r5, %r3, 128, %r4;
         ("{ .reg .b16 %h1; cvt.u16.u32 %h1, %r1; cvt.u32.u16 %r6, %h1; }", 16),
         ("{ .reg .b16 %h1; cvt.u16.u32 %h1, %r1; cvt.s32.s16 %r6, %h1; }", 16),
         ("{ .reg .b16 %h1; cvt.u16.u32 %h1, %r1; mov.b32 %r6, {%h1, 0}; }", 16),
+        ("cvt.u16.u32 %rs1, %r1; mov.b32 %r6, {%rs1, 0}; mul.lo.u32 %r6, %r6, 3; div.u32 %r6, %r6, 3;", 16),
         ("{ .reg .b16 %h1, %h2; cvt.u16.u32 %h1, %r1; mov.b16 %h2, 1; mul.wide.u16 %r6, %h1, %h2; }", 16),
         ("cvt.s32.s8 %r6, %r1;", 8),
         ("shl.b32 %r6, %r1, 16; shr.s32 %r6, %r6, 16;", 16),

@@ -183,6 +183,15 @@ MERGED = {
         "add.s16x2 %r3, 0x80008000, 0;", PAIR, "add.s32 %r3, 0, %r3; bfi.b32 %r9, %r3, %r1, 16, 16;"),
     "long shift of a literal": (
         "mov.b64 %d3, 0x7fff; bfi.b64 %d3, %d3, 1, 0, 8;", LONG, "mov.b32 %r4, 0x7fffffff; shl.b64 %d9, %d3, %r4; mov.b64 {%r19, %r4}, %d9; xor.b32 %r9, %r19, %r1;"),
+    "mask of copied signs": ("prmt.b32 %r3, %r1, %r2, 0xba98;", PAIR, "and.b32 %r9, %r3, 255;"),
+    "mask of one copied sign, behind operations that return it": (
+        "prmt.b32 %r3, %r1, %r1, 0x4c5b; bfi.b32 %r3, %r3, %r2, 0, 32;", PAIR, "or.b32 %r3, %r3, 0; cvt.u32.u8 %r9, %r3;"),
+    "choice of -1 or a maximum of literals by a guard": (
+        "setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR,
+        "setp.ne.s32 %p2, %r3, 0; mov.f32 %f9, 0fBF800000; @%p2 max.f32 %f9, %f9, 0f80000000; mov.b32 %r9, %f9;"),
+    "maximum of fp16 of a number with itself": (
+        "mov.b16 %h3, %h1;", HALF, "max.f16 %h9, %h3, %h1; mov.b32 %r9, {%h9, %h9};"),
+    "maximum of a number with itself": ("mov.b32 %f3, %r1;", WORD, "max.f32 %f9, %f3, %f1; mov.b32 %r4, %f9; shr.u32 %r9, %r4, 1;"),
     "extremum with the sign of a NaN that was converted": (
         "cvt.ftz.f32.f32 %f3, %f1;", WORD, "max.ftz.xorsign.abs.f32 %f9, %f3, 0f7F800000; mov.b32 %r9, %f9;"),
 }  # fmt: skip
@@ -466,6 +475,7 @@ UNMERGED = {
     "rounding of a word to fp16": ("cvt.rn.f16.f32 %h3, %f1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "shift of a word by a rounding": ("cvt.rzi.u32.f32 %r3, %f1;", PAIR, "shr.s32 %r9, %r2, %r3;"),
     "rounding of a rounded number": ("cvt.rmi.f16.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
+    "mask of bytes in another order": ("prmt.b32 %r3, %r1, %r2, 0x3210;", PAIR, "and.b32 %r9, %r3, 255;"),
     "unsigned remainder of a magnitude": ("abs.s32 %r3, %r1;", PAIR, "rem.u32 %r9, %r3, 3;"),
     "remainder of a magnitude of a small number": (
         "and.b32 %r4, %r0, 63; abs.s32 %r3, %r4;", PAIR, "rem.s32 %r9, %r3, 3; add.u32 %r9, %r9, %r1;"),

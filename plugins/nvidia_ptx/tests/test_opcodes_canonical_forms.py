@@ -246,10 +246,10 @@ EQUAL = {
     ),
     "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
     "a sign-extended byte in a wider register": (
-        "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.s8.s32 %h5, %r5; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
+        "cvt.u16.u32 %h6, %r1; cvt.s16.s8 %h5, %h6; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.u16.u32 %h6, %r5; cvt.s16.s8 %h5, %h6; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
     ),
     "a zero-extended byte in a wider register": (
-        "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.u32.u16 %r6, %h5; cvt.rn.f32.u32 %f40, %r6;"
+        "cvt.u16.u32 %h6, %r1; cvt.u16.u8 %h5, %h6; cvt.rn.f32.u16 %f40, %h5;", "cvt.u16.u32 %h6, %r1; cvt.u16.u8 %h5, %h6; cvt.u32.u16 %r6, %h5; cvt.rn.f32.u32 %f40, %r6;"
     ),
     "fp16 bits as a float and then as an integer": (
         "cvt.rzi.s32.f16 %r40, %h1;", "cvt.rzi.s32.f32 %r40, %f11;"

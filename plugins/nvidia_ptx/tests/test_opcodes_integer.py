@@ -81,17 +81,15 @@ def test_literal_operands(case: Case) -> None:
 
 
 def test_a_byte_in_a_wider_register_is_extended() -> None:
-    values = [0, 1, 127, 128, 200, 255, 0x1FF, 0xFFFFFF80, 0x12345678, 0xFFFFFFFF]
-    lines = [
-        table(values, 32, "%r1"),
-        "cvt.s8.s32 %h1, %r1; cvt.s32.s16 %r2, %h1; cvt.u8.u32 %h2, %r1; cvt.s32.s16 %r3, %h2;",
-    ]
-    lines += [store("%r2", 32, slot=0, count=2), store("%r3", 32, slot=1, count=2)]
-    found = known(run("\n".join(lines), threads=len(values))[0])
-    for index, value in enumerate(values):
+    for value in (0, 1, 127, 128, 200, 255, 0x1FF, 0xFFFFFF80, 0x12345678, 0xFFFFFFFF):
+        lines = [
+            f"mov.b32 %r1, {value}; cvt.s8.s32 %h1, %r1; mov.b32 %r2, {{%h1, %h1}};",
+            "cvt.u8.u32 %h2, %r1; mov.b32 %r3, {%h2, %h2};",
+        ]
+        lines += [store("%r2", 32, slot=0, count=2), store("%r3", 32, slot=1, count=2)]
+        found = known(run("\n".join(lines), threads=1)[0])
         byte = value & 255
-        assert found[8 * index] == (32, (byte - 256 * (byte > 127)) & 0xFFFFFFFF)
-        assert found[8 * index + 4] == (32, byte)
+        assert found == {0: (32, 0x10001 * ((byte - 256 * (byte > 127)) & 0xFFFF)), 4: (32, 0x10001 * byte)}
 
 
 def test_96_bit_addition_by_carries() -> None:

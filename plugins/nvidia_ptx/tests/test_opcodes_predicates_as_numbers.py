@@ -35,7 +35,7 @@ ALIKE = {
     "the opposite": ("not.pred %p3, %p1;" + FROM, "xor.b32 %r3, %r1, 1;"),
     "a comparison": ("mov.pred %p3, %p1;" + FROM, "setp.gt.s32 %p3, %r1, 0;" + FROM),
     "a comparison with one": ("not.pred %p3, %p1;" + FROM, "setp.lt.u32 %p3, %r1, 1;" + FROM),
-    "a byte": ("mov.pred %p3, %p1;" + FROM, "cvt.u8.u32 %h1, %r1; cvt.u32.u8 %r3, %h1; and.b32 %r3, %r3, 1;"),
+    "a byte": ("mov.pred %p3, %p1;" + FROM, "cvt.u16.u32 %h1, %r1; cvt.u16.u8 %h1, %h1; cvt.u32.u16 %r3, %h1; and.b32 %r3, %r3, 1;"),
     "a count": ("add.u32 %r3, %r1, %r2;", "shl.b32 %r4, %r2, 7; or.b32 %r4, %r4, %r1; popc.b32 %r3, %r4;"),
     "another lane": (
         "shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1; setp.ne.b32 %p4, %r4, 0; or.pred %p3, %p1, %p4;" + FROM,

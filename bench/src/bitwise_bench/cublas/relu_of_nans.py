@@ -1,31 +1,38 @@
 """What `torch._addmm_activation` with relu returns where a sum is a NaN, by the library's configuration.
 
     python -m bitwise_bench.cublas.relu_of_nans --out relu-of-nans.json --seconds 60
+    python -m bitwise_bench.cublas.relu_of_nans --write
 
 Random calls are those of `product_forms`.  Each gets rows of A and columns of B with NaNs of both signs and with
 infinities, and NaNs in the addend.  Which sums are NaNs follows from the operands in every order of additions.  A row
-of the record counts what the call returns there: NaNs, zeros, and other numbers.
+of the record counts what the call returns there: NaNs, zeros, and other numbers.  --write makes the table `rectifiers`
+of the data file of sm_90 of the records.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from time import time
 from typing import Any
 
 from bitwise_bench.cublas.addend_survey import Survey, answers
 from bitwise_bench.cublas.product_forms import TYPES, environment, form_of_product
+from bitwise_bench.cublas.row_evidence import with_tables
 from bitwise_bench.cublas.worker_processes import run_workers
+from bitwise_cublas_profiles.profile import profile
 
 COLUMNS = (
     "dtype", "m", "n", "k", "transposes", "alpha", "configuration", "NaNs", "zeros", "others", "wrong numbers"
 )  # fmt: skip
+RECORDS = sorted((Path(__file__).parents[4] / "records").glob("cublas-relu-of-nans-sm90-h200-13.1*.json.xz"))
 _PLACES = 3
 """The rows, and the columns, that get NaNs and infinities."""
 
@@ -141,17 +148,31 @@ def rows_of(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def rows_to_data_file() -> None:
+    """Write the table `rectifiers` of the data file of sm_90."""
+    records = [json.loads(lzma.decompress(path.read_bytes())) for path in RECORDS]
+    data = Path(str(files("bitwise_cublas_profiles"))) / "data" / "sm_90-13.1.json"
+    tables = {name: list(each) for name, each in profile("13.1", "9.0").tables.items() if each}
+    data.write_text(with_tables(data.read_text(encoding="utf-8"), tables | {"rectifiers": rows_of(records)}), "utf-8")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Survey, write the record and print its counts. The exit status is 1 if a process or a call failed."""
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.relu_of_nans", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--out", type=Path, required=True, help="where to write the rows (JSON)")
+    parser.add_argument("--out", type=Path, help="where to write the rows (JSON)")
+    parser.add_argument("--write", action="store_true", help="write the rows of the data file from the records")
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds (default 60)")
     parser.add_argument("--seed", type=int, default=83, help="seed of the calls (default 83)")
     parser.add_argument("--processes", type=int, default=8, help="processes for each GPU (default 8)")
     parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     given = parser.parse_args(arguments)
+    if given.write:
+        rows_to_data_file()
+        return 0
+    if given.out is None:
+        parser.error("give --out, where to write the rows, or --write")
     found, died = run_workers(work, given.processes, given.seconds, (given.seed, TYPES), kept=given.calls)
     rows = sorted((each for each in found if len(each) == len(COLUMNS)), key=str)
     others = Counter(each[0] for each in found if len(each) != len(COLUMNS))

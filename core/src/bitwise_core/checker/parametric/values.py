@@ -42,6 +42,7 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
         self.bundle = self.last_take = self.recorder = None
         self.origins, self.cached_numbers = (), False
         self.cached_hash = self.cached_constants = self.cached_union = self.cached_intersection = None
+        self.maximum = None
         self._words: hashing.Words | None = None
 
     @property

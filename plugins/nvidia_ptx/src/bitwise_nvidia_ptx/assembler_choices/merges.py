@@ -65,6 +65,7 @@ _OF_SIGNED = re.compile(
     r"|setp\.(lt|le|gt|ge)[\w.]*\.s(32|64)|cvt\.([\w.]*\.)?[subf]+\d+\.s(32|64)"
 )
 """Operations on 32 and 64 bits whose result depends on whether an operand has a sign."""
+_EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 _SIGN_XORED = re.compile(r"(min|max)[\w.]*\.xorsign\.abs\.(b?f\d+(x2)?)")
 _UPPER_HALF = re.compile(r"mul\.hi\.[us]16")
 _OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp)\.([\w.]*\.)?b?f16")
@@ -84,6 +85,8 @@ _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
 _NEGATING = re.compile(r"(not|neg|xor|sub|(mul|mad)\.lo)\.[sub](16|32|64)")
 """Opcodes of which some instructions return -x or -1 - x."""
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+_SCALAR_FORMS = {name: FLOAT_FORMATS[form] for name, form in {**_FORMATS, "bf16": "bf16"}.items()}
+"""The formats of numbers, by their types in opcodes; pairs have none."""
 
 
 class _Noting(Protocol):
@@ -124,9 +127,12 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     sources = _sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
     unusual = unusual_operations(kernel, opcodes)
+    copied = frozenset(id(each) for each in kernel.instructions if _copies_signs(each, sources))
     for sources.use, instruction in enumerate(kernel.instructions):
         if len(instruction.operands) > 1 and not is_guarded_move(instruction):
             merge = _of_unusual(instruction, sources, unusual) if unusual else None
+            if merge is None and copied:
+                merge = _of_copied_signs(instruction, sources, copied)
             if merge is None and _may_be_merged(instruction.opcode):
                 merge = _merge_of(instruction, sources)
             if merge is not None:
@@ -153,6 +159,24 @@ def _of_unusual(instruction: Instruction, sources: Sources, unusual: frozenset[i
     return None
 
 
+def _copies_signs(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether a permutation of bytes by a literal copies the sign of one to all bits of another one."""
+    return instruction.opcode == "prmt.b32" and sources.may_be(
+        instruction.operands[-1], lambda number: bool(number & 0x8888), instruction
+    )
+
+
+def _of_copied_signs(instruction: Instruction, sources: Sources, copied: frozenset[int]) -> _Merge | None:
+    """An operation on a permutation that copies signs, of which ptxas takes copied bits for zeros under a mask."""
+    if not (is_operation(instruction.opcode) or isinstance(instruction.operands[0], Vector)):
+        return None
+    for operand in _choice(instruction, sources):
+        for each in sources.of(operand):
+            if each is not instruction and id(each) in copied:
+                return _Merge("an operation with a permutation of bytes that copies signs")
+    return None
+
+
 @once_a_kernel
 def _selections(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge with an instruction under a guard, where the guard makes it a selection."""
@@ -166,6 +190,8 @@ def _selections(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
             merge = _of_unusual(instruction, sources, unusual) if unusual else None
             if merge is None and _is_guarded_choice(instruction, sources):
                 merge = _of_guarded_move(instruction, sources)
+            elif merge is None and (choices := _negated_choice(instruction, sources)):
+                merge = _Merge(_NEGATED_CHOICE, between=choices)
             if merge is not None:
                 found[id(instruction)] = merge
     return found
@@ -239,14 +265,14 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         return other
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
+    if _EXTREMUM_OF_FLOATS.fullmatch(opcode) and _share_number(instruction, sources):
+        what = "an extremum of a number with itself, which keeps the bits of its NaN"
+        return _Merge(what, form=_SCALAR_FORMS.get(opcode.rsplit(".", 1)[-1]))
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(map(sources.is_known, operands))
         what = "an operation on pairs of integers with the one that takes a half of it"
         # Of literals, ptxas computes another sum.
-        literal = all(
-            isinstance(each, Immediate) or is_assembler_constant(each, sources.kernel, sources.opcodes) is True
-            for each in operands
-        )
+        literal = all(map(sources.is_known, operands))
         return _Merge(what, unknown=() if literal else tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with an operation of another type")
@@ -481,6 +507,31 @@ def _is_of_floats(opcode: str) -> bool:
     return re.fullmatch(r"(add|sub|mul|fma|min|max|neg|abs|cvt)\.([\w.]*\.)?b?f\d+(x2)?", opcode) is not None
 
 
+def _share_number(instruction: Instruction, sources: Sources) -> bool:
+    """Return whether the two operands of an instruction may be one number, behind operations that return it."""
+    one, other = (_origins(each, instruction, sources) for each in instruction.operands[1:3])
+    return not one.isdisjoint(other)
+
+
+def _origins(operand: Operand, user: Instruction, sources: Sources) -> set[tuple[str, int]]:
+    """Return the registers, with what writes them, that an operand may hold behind operations that return a number."""
+    found: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int]] = set()
+    pending = [(name, user) for name in registers_of(operand)]
+    while pending:
+        name, reader = pending.pop()
+        if (name, id(reader)) in seen:
+            continue
+        seen.add((name, id(reader)))
+        for made in sources.defined(Register(name), reader):
+            apart = any(isinstance(each, Vector) for each in made.operands)
+            if sources.passes_on(made) and not apart:
+                pending += [(each, made) for source in made.operands[1:] for each in registers_of(source)]
+            else:
+                found.add((name, id(made)))
+    return found
+
+
 def _takes_upper_half(opcode: str) -> bool:
     return _UPPER_HALF.fullmatch(opcode) is not None
 
@@ -542,14 +593,19 @@ def _is_guarded_choice(instruction: Instruction, sources: Sources) -> bool:
 
 
 _MINUS_ZERO, _MINUS_ONE = 0x80000000, 0xBF800000
+_GUARDED_EXTREMUM = re.compile(r"(min|max)[\w.]*\.f32")
 _NEGATED_CHOICE = "a selection between -0 and -1 with a conversion of the predicate, which returns +0"
 
 
 def _negated_choice(instruction: Instruction, sources: Sources) -> tuple[tuple[Operand, bool], ...]:
     """Return what an instruction selects, as `_Merge.between`, if it may be -0 and -1 of fp32, else nothing."""
-    if instruction.opcode not in ("selp.f32", "mov.f32"):
+    if instruction.guard is not None and _GUARDED_EXTREMUM.fullmatch(instruction.opcode) is not None:
+        # Of literals, it is a move of one of them.
+        choices: tuple[Operand, ...] = (*instruction.operands[1:], instruction.operands[0])
+    elif instruction.opcode in ("selp.f32", "mov.f32"):
+        choices = _choice(instruction, sources)[:-1]
+    else:
         return ()
-    choices = _choice(instruction, sources)[:-1]
 
     def may_be(operand: Operand, number: int) -> bool:
         return sources.may_be(operand, partial(_is_word, number), instruction)

@@ -6,7 +6,8 @@ bits than the instructions one by one.  Compilers use a part of the forms.  Pair
 exceptions are rules of `merges`.  What ptxas makes of an operation of another form, together with one that it reads or
 that reads it, is not known.  So the result of the later one of the two is one of its text.
 
-The forms are those in texts of Triton, TorchInductor and nvcc, in all their types and roundings.
+The forms are those in texts of Triton, TorchInductor and nvcc, in all their types and roundings.  No text has a
+conversion to an integer of 8 bits: compilers keep one in the lower bits of 16.
 """
 
 from __future__ import annotations
