@@ -40,9 +40,8 @@ SPANS = Schedule(64, True, True, 2, False, span=2)
 TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
-CLUSTER = replace(ALONES, members=2)
 MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
-HANDED, ALONE_HANDED = (replace(each, handed=True, programs=3) for each in (FEW, ALONE))
+HANDED = replace(FEW, handed=True, programs=3)
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
         Problem(form("fp16"), ((2, 1100),), heads=1),
-        (SERIAL, SPLIT, SPANS, FEWS, ALONES, HANDED, ALONE_HANDED, CLUSTER, replace(CLUSTER, members=3), MERGED),
+        (SERIAL, SPLIT, SPANS, FEWS, ALONES, HANDED, MERGED),
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
@@ -221,7 +220,7 @@ PROBLEMS = {
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
         (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), HANDED,
-         ALONE_HANDED, replace(CLUSTER, members=4), replace(ALONE_MERGED, merged=4)),
+         replace(ALONE_MERGED, merged=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
@@ -230,7 +229,7 @@ PROBLEMS = {
     ),
     "pages of 32 over clusters": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
-        (CLUSTER, replace(HANDED, blocks=2)),
+        (replace(HANDED, blocks=2),),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
@@ -241,7 +240,7 @@ PROBLEMS = {
                 layout="paged"),
         (
             FEWS, MERGED, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
-            replace(HANDED, programs=5), replace(ALONE_HANDED, programs=30),
+            replace(HANDED, programs=5),
         ),
     ),
     "pages of fp8": (
@@ -252,7 +251,7 @@ PROBLEMS = {
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
     "sinks": (
         Problem(form(sink=True), ((3, 530),)),
-        (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), HANDED, CLUSTER, ALONE_MERGED),
+        (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), ALONE_MERGED),
     ),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
@@ -281,13 +280,13 @@ PROBLEMS = {
     ),
     "pages of heads of 96": (
         Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
-        (FEWS, replace(ALONES, stages=7), replace(CLUSTER, stages=7), MERGED),
+        (FEWS, replace(ALONES, stages=7), MERGED),
     ),
     "more sequences than are looked up at once": (
         Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
         (replace(FEW, programs=2), replace(HANDED, programs=2), replace(FEWS, programs=2)),
     ),
-    "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (HANDED, CLUSTER)),
+    "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (HANDED,)),
     "heads of 64 and tiles of two blocks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
     ),
@@ -430,10 +429,10 @@ PROVED = {
         Problem(form(stored="e4m3", output_scale=0.7), ((2, 40), (2, 20)), layout="paged"),
         (SERIAL, WIDE, PACKED),
     ),
-    "two chunks": (Problem(form(), ((1, 600),)), (SERIAL, TURN, CLUSTER)),
+    "two chunks": (Problem(form(), ((1, 600),)), (SERIAL, TURN)),
     "pages of three chunks": (
         Problem(form(depth=128), ((1, 40), (1, 1100)), heads=1, layout="paged", page=32),
-        (FEW, CLUSTER, replace(CLUSTER, members=3)),
+        (SERIAL, FEW),
     ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
@@ -552,15 +551,13 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
     for depth, device in DEVICES.items():
         block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
         for each in device.divisions:
-            components, width = min(64, depth & -depth), 128 if depth == 192 else depth
+            components = min(64, depth & -depth)
             slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
-            room = 2 * 4 * 16 * (components + 8) * (width // components) if each.members else 0
-            assert each.resident * (each.stages * slot + exchanged + -(-room // 1024) * 1024 + 1024) <= 227 << 10
+            assert each.resident * (each.stages * slot + exchanged + 1024) <= 227 << 10
             assert each.stages >= (max(2, depth // components) if each.alone else 3)
-            assert not each.members or (each.split, each.alone) == (True, True)
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
-            assert not each.handed or (each.split, each.columns, each.once) == (False, 1, False)
+            assert not each.handed or (each.split, each.columns, each.once, each.alone) == (False, 1, False, False)
             assert each.columns in ((1, 3) if depth == 96 else (1, 2, 4))
 
 
@@ -624,33 +621,6 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
                 assert not loaded
                 released += 1
         assert released
-
-
-def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swizzled() -> None:
-    """Dynamic memory lies behind static memory, and what a copy swizzles depends on the address."""
-    for name in ("two chunks", "pages of three chunks"):
-        problem, schedules = PROVED[name]
-        for schedule in schedules:
-            text = _source(problem, schedule)[0].text
-            found = re.findall(r"\.shared \.align (\d+) \.b8 handed\[(\d+)\]", text)
-            assert len(found) == (schedule.members > 0)
-            assert all(int(alignment) == 1024 and int(size) % 1024 == 0 for alignment, size in found)
-
-
-def test_a_room_of_another_size_moves_the_tiles_and_changes_bytes() -> None:
-    """As on a GPU, where rooms of 4608 bytes in front of tiles of 1024 bytes gave other results."""
-    problem = Problem(form(), ((1, 600),))
-    operands, buffers = operands_of(problem, np.random.default_rng(4))
-    from attention_sources import source_of
-
-    source = source_of(calls_of(problem.desc, operands, CLUSTER, 1, lambda _: None)[0])
-    moved = replace(source, text=re.sub(r"\.align 1024 \.b8 handed\[\d+\]", ".align 16 .b8 handed[4608]", source.text))
-    assert moved.text != source.text
-    assert source.launch is not None
-    used = {name: buffers[name] for name in source.launch.buffers()}
-    outs = [api.run(each, used, target="sm_90", audit_contraction=False)["out"] for each in (source, moved)]
-    assert outs[0].tobytes() == evaluated(problem, buffers)[0].tobytes()
-    assert outs[1].tobytes() != outs[0].tobytes()
 
 
 def test_other_descriptors_are_refused() -> None:

@@ -16,8 +16,6 @@ _MERGE = 2.0e-6
 """Seconds of another launch, which merges states."""
 _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
-_HANDED = 2e-7
-"""Seconds of the merge of a chunk that another program of the cluster has."""
 _CLEARED = 1.2e-6
 """Seconds of another launch, which clears the flags of programs that hand states on."""
 _STATES = 6.96e11
@@ -40,9 +38,8 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal runs of keys and hand the state of a row on (`handed`), or the `members` of a cluster have the
-    chunks of a row.  A program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them
-    stream `share` of the bandwidth of memory.
+    they have equal runs of keys and hand the state of a row on (`handed`).  A program streams up to `rate` GB/s and
+    starts a part in `start` microseconds, and all of them stream `share` of the bandwidth of memory.
     """
 
     split: bool
@@ -56,13 +53,10 @@ class Division:
     alone: bool = False
     once: bool = False
     handed: bool = False
-    members: int = 0
 
     def parts(self, chunks: float) -> float:
         """Return the parts of a row of so many chunks."""
-        if not self.split:
-            return 1
-        return min(self.members, chunks) if self.members else chunks
+        return chunks if self.split else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +202,7 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        if (division.handed or division.members) and work.windowed:
+        if division.handed and work.windowed:
             continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
@@ -254,15 +248,11 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         seconds = (turns + rest / programs) * turn(programs)
         if rest:
             # Programs that take what is next do not begin their last parts together.
-            seconds += (_LAST if division.once or division.members else 1.0) * (
-                turn(rest) - rest / programs * turn(programs)
-            )
-    if division.members:
-        seconds += division.members * _HANDED
-    elif division.split:
+            seconds += (_LAST if division.once else 1.0) * (turn(rest) - rest / programs * turn(programs))
+    if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
         seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
-    if work.mean < 1 and (division.members or not division.split):
-        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate / division.parts(work.chunks)
+    elif work.mean < 1:
+        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate
         seconds = max(seconds, longest + start) if units <= programs else seconds + _LONGER * longest
     return seconds + (_RAGGED_START if work.ragged else _START)

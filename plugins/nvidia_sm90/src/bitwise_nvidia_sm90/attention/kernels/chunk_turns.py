@@ -28,7 +28,6 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     part_after,
     place_among_equal,
     places_of_longest,
-    row_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
@@ -51,7 +50,7 @@ _LINE = gl.constexpr(64)
 def first_pages(
     source, pages, page_batch, queries, keys, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    SPLIT: gl.constexpr, MEMBERS: gl.constexpr = 0,
+    SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Return the pages of the first tile of a program with one part, before its length is known; () without pages.
 
@@ -60,11 +59,8 @@ def first_pages(
     found = ()
     if PAGE:
         gdc_wait()
-        if MEMBERS:
-            sequence, _, _, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
-        else:
-            width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
-            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
+        width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
+        sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
     return found

@@ -11,9 +11,7 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import lengths_of
 
 LOOKED_UP = gl.constexpr(128)
 """The sequences whose lengths a program loads at once."""
-CLUSTER = gl.constexpr(2)
-"""The SPLIT of programs of a cluster, which have the chunks of a row in turn."""
-HANDED = gl.constexpr(3)
+HANDED = gl.constexpr(2)
 """The SPLIT of programs that have runs of consecutive tiles of keys, and hand the state of a row to the next one."""
 
 
@@ -323,41 +321,3 @@ def first_part(
     if not RAGGED:
         gdc_wait()
     return place, block, sequence, group, tile, begin, end
-
-
-@gluon.jit
-def row_of_member(groups, queries, M: gl.constexpr, GROUP: gl.constexpr, MEMBERS: gl.constexpr):
-    """Return the sequence, the group of heads, the tile of rows and the chunk of a member of a cluster.
-
-    MEMBERS consecutive programs are a cluster, which has the rows of a tile; each has one chunk.
-    """
-    place = gl.program_id(0) // MEMBERS
-    width = (queries * GROUP + M - 1) // M * groups
-    return place // width, place % groups, place % width // groups, gl.program_id(0) % MEMBERS
-
-
-@gluon.jit
-def first_of_rounds(
-    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
-):  # fmt: skip
-    """Return a member's number in its cluster, the end of the keys of its row, the row's rounds, and its first part.
-
-    In each round a member has one chunk, in the order of the members.  A row without keys has a round without chunks,
-    and a tile without rows has none.  Without a chunk the sequence of the part is behind the last one.
-    """
-    query_starts, key_starts, key_lengths, queries, keys, first_position, _, groups, sequences = given
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if RAGGED:
-        gdc_wait()
-    sequence, group, tile, number = row_of_member(groups, queries, M, GROUP, MEMBERS)
-    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
-    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-    behind = gl.where(own[1] > 0, behind, 0)
-    rounds = gl.maximum((behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK), 1)
-    rounds = gl.where(tile * M < own[0] * GROUP, rounds, 0)
-    begin = number * CHUNK
-    if not RAGGED:
-        gdc_wait()
-    inside = (begin < behind) & (rounds > 0)
-    return number, behind, rounds, sequence, gl.where(inside, sequence, sequences), group, tile, begin
