@@ -13,7 +13,7 @@ import pytest
 
 from bitwise_core import api
 from bitwise_core.checker.analysis import Session
-from bitwise_core.checker.sources import Options, Source, buffer_numbers
+from bitwise_core.checker.sources import Options, buffer_numbers
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
 from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.hardware import Hardware
@@ -41,7 +41,6 @@ TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True,
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
 MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
-HANDED = replace(FEW, handed=True, programs=3)
 
 
 @dataclass(frozen=True)
@@ -153,21 +152,10 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
     for call in calls_of(problem.desc, operands, schedule, 1, workspace):
         source = source_of(call)
         assert source.launch is not None
-        # A program that waits for the one before is executed after it.
-        waits = schedule.handed and call.kernel != "clear_flags"
-        for each in blocks_of(source) if waits else (source,):
-            used = {name: state[name] for name in source.launch.buffers()}
-            found = api.run(each, used, target="sm_90", audit_contraction=False)
-            state |= {name: found[name].view(state[name].dtype) for name in used}
+        used = {name: state[name] for name in source.launch.buffers()}
+        found = api.run(source, used, target="sm_90", audit_contraction=False)
+        state |= {name: found[name].view(state[name].dtype) for name in used}
     return state["out"], state["logarithms"]
-
-
-def blocks_of(source: Source) -> list[Source]:
-    """Return each block of a launch as a launch of its own."""
-    assert source.launch is not None
-    count, one = source.launch.grid[0], source.launch.model_copy(update={"grid": (1, 1, 1)})
-    texts = [source.text.replace("%ctaid.x", str(block)).replace("%nctaid.x", str(count)) for block in range(count)]
-    return [replace(source, text=text, launch=one) for text in texts]
 
 
 def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
@@ -205,21 +193,21 @@ PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
         Problem(form("fp16"), ((2, 1100),), heads=1),
-        (SERIAL, SPLIT, SPANS, FEWS, ALONES, HANDED, MERGED),
+        (SERIAL, SPLIT, SPANS, FEWS, ALONES, MERGED),
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
     "groups of heads": (
         Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2),
-        (PACKED, SPLIT, FEWS, HANDED),
+        (PACKED, SPLIT, FEWS),
     ),
     "variable lengths": (
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, FEW)
     ),
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
-        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), HANDED,
+        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20),
          replace(ALONE_MERGED, merged=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
@@ -227,9 +215,9 @@ PROBLEMS = {
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64),
         (TURN, FEWS, replace(ALONES, programs=20), MERGED),
     ),
-    "pages of 32 over clusters": (
+    "pages of 32 over three chunks": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
-        (replace(HANDED, blocks=2),),
+        (FEWS, ALONES),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
@@ -240,7 +228,6 @@ PROBLEMS = {
                 layout="paged"),
         (
             FEWS, MERGED, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
-            replace(HANDED, programs=5),
         ),
     ),
     "pages of fp8": (
@@ -284,9 +271,9 @@ PROBLEMS = {
     ),
     "more sequences than are looked up at once": (
         Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
-        (replace(FEW, programs=2), replace(HANDED, programs=2), replace(FEWS, programs=2)),
+        (replace(FEW, programs=2), replace(FEWS, programs=2)),
     ),
-    "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (HANDED,)),
+    "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (FEWS, FEW)),
     "heads of 64 and tiles of two blocks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
     ),
@@ -557,7 +544,6 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
             assert each.resident * (each.stages * slot + exchanged + 1024) <= 227 << 10
             assert each.stages >= (max(2, depth // components) if each.alone else 3)
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
-            assert not each.handed or (each.split, each.columns, each.once, each.alone) == (False, 1, False, False)
             assert each.columns in ((1, 3) if depth == 96 else (1, 2, 4))
 
 

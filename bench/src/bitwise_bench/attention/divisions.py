@@ -75,7 +75,7 @@ def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions in turns, of whole rows and into runs that are handed on, which fill a processor's memory."""
+    """Yield divisions in turns and of whole rows, which fill the memory of a multiprocessor."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 
@@ -83,7 +83,6 @@ def _candidates(depth: int) -> Iterator[Any]:
     for kind, alone, blocks, resident in (
         ("turns", False, 1, 1), ("turns", False, 1, 2), ("turns", True, 1, 6),
         ("whole", False, 1, 1), ("whole", False, 1, 2), ("whole", False, 2, 1), ("whole", True, 1, 6),
-        ("handed", False, 1, 1), ("handed", False, 2, 1), ("handed", False, 1, 2),
     ):  # fmt: skip
         slot = blocks * block * 2 * (components if alone else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
@@ -91,8 +90,7 @@ def _candidates(depth: int) -> Iterator[Any]:
         # One warp has no room for outputs of 256 components.
         if stages >= (max(2, depth // components) if alone else 3) and not (alone and depth == 256):
             yield Division(
-                kind == "turns", blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, once=kind == "whole",
-                handed=kind == "handed",
+                kind == "turns", blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, once=kind == "whole"
             )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def bare(division: Division) -> Division:
 def described(division: Division) -> str:
     """Return a division as the table has it."""
     split = "_SPLIT" if division.split else "_WHOLE"
-    kind = "_ALONE" * division.alone + "_ONCE" * division.once + "_HANDED" * division.handed
+    kind = "_ALONE" * division.alone + "_ONCE" * division.once
     numbers = f"{division.rate:.3g}, {division.share:.3g}, {division.start:.3g}"
     shape = f"{division.blocks}, {division.resident}, {division.stages}, {division.columns}"
     return f"Division({split}, {shape}, {numbers}{f', **{kind}' if kind else ''})"

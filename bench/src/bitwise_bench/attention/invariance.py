@@ -176,7 +176,6 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
             schedule_of_division(each, tiles, len(key), 16) for each in DEVICES[int(query.shape[-1])].divisions
         )  # fmt: skip
         schedules += [each for each in found if each is not None]
-        schedules += [Schedule(16, True, False, 3, programs=programs, handed=True) for programs in (5, 23)]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

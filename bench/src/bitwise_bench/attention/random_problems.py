@@ -223,7 +223,7 @@ def _results(
 
 
 def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp, and those of others hand states on.
+    """Let the programs of half of all schedules be one warp.
 
     What is drawn for evaluation does not depend on it.
     """
@@ -234,7 +234,6 @@ def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
     if turns["alone"]:
         turns |= {"blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
-    turns["handed"] = not turns["alone"] and turns["columns"] == 1 and draw.random() < 0.6
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
@@ -267,9 +266,8 @@ def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: A
         query, key, value, out, queries, keys, logarithms=found if logarithms else None, sinks=sinks, **extra
     )
     assert desc.chunk is not None
-    handed = turns.get("handed", False) and desc.window is None
-    split = bool(turns["split"]) and keys > desc.chunk and not handed
-    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split, "handed": handed}))
+    split = bool(turns["split"]) and keys > desc.chunk
+    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split}))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

@@ -23,10 +23,8 @@ class Schedule:
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
     tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
-    take turns leave room for `resident` of them on a multiprocessor.  With `handed`, for keys without a window, they
-    have equal runs of consecutive tiles of keys in place of turns, and hand the state of a row to the next program.
-    With `merged`, where programs take chunks in turn, a program of
-    the kernel that merges them has so many rows, else components of one.
+    take turns leave room for `resident` of them on a multiprocessor.  With `merged`, where programs take chunks in
+    turn, a program of the kernel that merges them has so many rows, else components of one.
     """
 
     rows: int
@@ -41,7 +39,6 @@ class Schedule:
     columns: int = 1
     resident: int = 1
     alone: bool = False
-    handed: bool = False
     merged: int = 0
 
     @property
@@ -127,7 +124,7 @@ def schedule_of_division(
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, handed=division.handed,
+        alone=division.alone,
         merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
 
@@ -316,8 +313,6 @@ def _turns_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
-    assert not schedule.handed or schedule.rows == _FEW_ROWS
-    assert not schedule.handed or not (schedule.split or schedule.alone or desc.window or schedule.columns > 1)
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
     groups, sequences, queries, keys = (
@@ -335,12 +330,8 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     states: tuple[Any, Any, Any] = None, None, None
-    flags, before, merge = None, [], []
-    if schedule.handed:
-        places = min(schedule.programs, parts * -(-keys // (schedule.blocks * desc.key_block)))
-        states, flags = _states(2 * places * schedule.rows, width, workspace), workspace((places,))
-        before = [_clear_call(flags, places)]
-    elif schedule.split:
+    merge: list[Call] = []
+    if schedule.split:
         states = _states(parts * stored, width, workspace)
         merging = _merge_of_rows_call if schedule.merged else _merge_call
         merge = [merging(desc, operands, schedule, states, tiles, chunks)]
@@ -358,7 +349,7 @@ def _turns_calls(
         "visit_parts",
         (min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
+            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks,
             *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
@@ -376,7 +367,7 @@ def _turns_calls(
         dependent=True,
         registers=_registers(schedule),
     )  # fmt: skip
-    return [*before, forward, *merge]
+    return [forward, *merge]
 
 
 def _alone_call(
@@ -419,15 +410,10 @@ def _alone_call(
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
     return {
-        "SPLIT": 2 if schedule.handed else int(schedule.split),
+        "SPLIT": schedule.split,
         "SEVERAL": chunks > 1 and not schedule.split,
-        "ONCE": schedule.programs >= places and not schedule.handed,
+        "ONCE": schedule.programs >= places,
     }
-
-
-def _clear_call(flags: Any, count: int) -> Call:
-    """Return the launch that clears the flags of programs which hand states on."""
-    return Call("flags", "clear_flags", (-(-count // 256), 1, 1), (flags, count), {"BLOCK": 256}, 1, 1, dependent=True)
 
 
 def _registers(schedule: Schedule) -> int:

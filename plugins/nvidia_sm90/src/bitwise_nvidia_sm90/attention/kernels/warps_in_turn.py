@@ -78,7 +78,7 @@ def copied(
             sequence = gl.where(start >= end, sequences, sequence)
         elif (start >= end) & (sequence < sequences):
             place, block, sequence, group, _tile, start, end = part_after(
-                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
+                place, block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
             batch, first, own_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
@@ -327,6 +327,6 @@ def visit_parts_alone(
             sequence = sequences
         else:
             place, block, sequence, group, tile, begin, end = part_after(
-                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
+                place, block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
