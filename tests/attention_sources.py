@@ -136,6 +136,5 @@ def source_of(call: Call, contents: Mapping[str, Any] = MappingProxyType({})) ->
     launch = {
         "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * compiled.metadata.num_warps, 1, 1],
         "args": arguments + [{"kind": "buffer"}] * scratch, "shared": compiled.metadata.shared,
-        **({"cluster": [call.cluster, 1, 1]} if call.cluster > 1 else {}),
     }  # fmt: skip
     return Source(name=call.kernel, text=text, launch=Launch.model_validate(launch))

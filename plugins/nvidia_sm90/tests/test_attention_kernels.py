@@ -13,7 +13,7 @@ import pytest
 
 from bitwise_core import api
 from bitwise_core.checker.analysis import Session
-from bitwise_core.checker.sources import Options, Source, buffer_numbers
+from bitwise_core.checker.sources import Options, buffer_numbers
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
 from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.hardware import Hardware
@@ -40,9 +40,7 @@ SPANS = Schedule(64, True, True, 2, False, span=2)
 TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
-CLUSTER = replace(ALONES, members=2)
 MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
-HANDED, ALONE_HANDED = (replace(each, handed=True, programs=3) for each in (FEW, ALONE))
 
 
 @dataclass(frozen=True)
@@ -154,21 +152,10 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
     for call in calls_of(problem.desc, operands, schedule, 1, workspace):
         source = source_of(call)
         assert source.launch is not None
-        # A program that waits for the one before is executed after it.
-        waits = schedule.handed and call.kernel != "clear_flags"
-        for each in blocks_of(source) if waits else (source,):
-            used = {name: state[name] for name in source.launch.buffers()}
-            found = api.run(each, used, target="sm_90", audit_contraction=False)
-            state |= {name: found[name].view(state[name].dtype) for name in used}
+        used = {name: state[name] for name in source.launch.buffers()}
+        found = api.run(source, used, target="sm_90", audit_contraction=False)
+        state |= {name: found[name].view(state[name].dtype) for name in used}
     return state["out"], state["logarithms"]
-
-
-def blocks_of(source: Source) -> list[Source]:
-    """Return each block of a launch as a launch of its own."""
-    assert source.launch is not None
-    count, one = source.launch.grid[0], source.launch.model_copy(update={"grid": (1, 1, 1)})
-    texts = [source.text.replace("%ctaid.x", str(block)).replace("%nctaid.x", str(count)) for block in range(count)]
-    return [replace(source, text=text, launch=one) for text in texts]
 
 
 def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
@@ -206,31 +193,31 @@ PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
         Problem(form("fp16"), ((2, 1100),), heads=1),
-        (SERIAL, SPLIT, SPANS, FEWS, ALONES, HANDED, ALONE_HANDED, CLUSTER, replace(CLUSTER, members=3), MERGED),
+        (SERIAL, SPLIT, SPANS, FEWS, ALONES, MERGED),
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
     "groups of heads": (
         Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2),
-        (PACKED, SPLIT, FEWS, HANDED),
+        (PACKED, SPLIT, FEWS),
     ),
     "variable lengths": (
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, FEW)
     ),
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
-        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), HANDED,
-         ALONE_HANDED, replace(CLUSTER, members=4), replace(ALONE_MERGED, merged=4)),
+        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20),
+         replace(ALONE_MERGED, merged=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64),
         (TURN, FEWS, replace(ALONES, programs=20), MERGED),
     ),
-    "pages of 32 over clusters": (
+    "pages of 32 over three chunks": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
-        (CLUSTER, replace(HANDED, blocks=2)),
+        (FEWS, ALONES),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
@@ -241,7 +228,6 @@ PROBLEMS = {
                 layout="paged"),
         (
             FEWS, MERGED, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
-            replace(HANDED, programs=5), replace(ALONE_HANDED, programs=30),
         ),
     ),
     "pages of fp8": (
@@ -252,7 +238,7 @@ PROBLEMS = {
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
     "sinks": (
         Problem(form(sink=True), ((3, 530),)),
-        (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), HANDED, CLUSTER, ALONE_MERGED),
+        (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), ALONE_MERGED),
     ),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
@@ -281,13 +267,13 @@ PROBLEMS = {
     ),
     "pages of heads of 96": (
         Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
-        (FEWS, replace(ALONES, stages=7), replace(CLUSTER, stages=7), MERGED),
+        (FEWS, replace(ALONES, stages=7), MERGED),
     ),
     "more sequences than are looked up at once": (
         Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
-        (replace(FEW, programs=2), replace(HANDED, programs=2), replace(FEWS, programs=2)),
+        (replace(FEW, programs=2), replace(FEWS, programs=2)),
     ),
-    "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (HANDED, CLUSTER)),
+    "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (FEWS, FEW)),
     "heads of 64 and tiles of two blocks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
     ),
@@ -430,10 +416,10 @@ PROVED = {
         Problem(form(stored="e4m3", output_scale=0.7), ((2, 40), (2, 20)), layout="paged"),
         (SERIAL, WIDE, PACKED),
     ),
-    "two chunks": (Problem(form(), ((1, 600),)), (SERIAL, TURN, CLUSTER)),
+    "two chunks": (Problem(form(), ((1, 600),)), (SERIAL, TURN)),
     "pages of three chunks": (
         Problem(form(depth=128), ((1, 40), (1, 1100)), heads=1, layout="paged", page=32),
-        (FEW, CLUSTER, replace(CLUSTER, members=3)),
+        (SERIAL, FEW),
     ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
@@ -552,15 +538,12 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
     for depth, device in DEVICES.items():
         block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
         for each in device.divisions:
-            components, width = min(64, depth & -depth), 128 if depth == 192 else depth
+            components = min(64, depth & -depth)
             slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
-            room = 2 * 4 * 16 * (components + 8) * (width // components) if each.members else 0
-            assert each.resident * (each.stages * slot + exchanged + -(-room // 1024) * 1024 + 1024) <= 227 << 10
+            assert each.resident * (each.stages * slot + exchanged + 1024) <= 227 << 10
             assert each.stages >= (max(2, depth // components) if each.alone else 3)
-            assert not each.members or (each.split, each.alone) == (True, True)
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
-            assert not each.handed or (each.split, each.columns, each.once) == (False, 1, False)
             assert each.columns in ((1, 3) if depth == 96 else (1, 2, 4))
 
 
@@ -624,33 +607,6 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
                 assert not loaded
                 released += 1
         assert released
-
-
-def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swizzled() -> None:
-    """Dynamic memory lies behind static memory, and what a copy swizzles depends on the address."""
-    for name in ("two chunks", "pages of three chunks"):
-        problem, schedules = PROVED[name]
-        for schedule in schedules:
-            text = _source(problem, schedule)[0].text
-            found = re.findall(r"\.shared \.align (\d+) \.b8 handed\[(\d+)\]", text)
-            assert len(found) == (schedule.members > 0)
-            assert all(int(alignment) == 1024 and int(size) % 1024 == 0 for alignment, size in found)
-
-
-def test_a_room_of_another_size_moves_the_tiles_and_changes_bytes() -> None:
-    """As on a GPU, where rooms of 4608 bytes in front of tiles of 1024 bytes gave other results."""
-    problem = Problem(form(), ((1, 600),))
-    operands, buffers = operands_of(problem, np.random.default_rng(4))
-    from attention_sources import source_of
-
-    source = source_of(calls_of(problem.desc, operands, CLUSTER, 1, lambda _: None)[0])
-    moved = replace(source, text=re.sub(r"\.align 1024 \.b8 handed\[\d+\]", ".align 16 .b8 handed[4608]", source.text))
-    assert moved.text != source.text
-    assert source.launch is not None
-    used = {name: buffers[name] for name in source.launch.buffers()}
-    outs = [api.run(each, used, target="sm_90", audit_contraction=False)["out"] for each in (source, moved)]
-    assert outs[0].tobytes() == evaluated(problem, buffers)[0].tobytes()
-    assert outs[1].tobytes() != outs[0].tobytes()
 
 
 def test_other_descriptors_are_refused() -> None:

@@ -75,52 +75,23 @@ def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions in turns, into runs that are handed on, and in clusters, which fill a multiprocessor's memory."""
+    """Yield divisions in turns and of whole rows, which fill the memory of a multiprocessor."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
-
-    for kind, alone, blocks, resident, members in (
-        ("turns", False, 1, 1, 0), ("turns", False, 1, 2, 0), ("turns", True, 1, 6, 0),
-        ("whole", False, 1, 1, 0), ("whole", False, 1, 2, 0), ("whole", False, 2, 1, 0), ("whole", True, 1, 6, 0),
-        ("handed", False, 1, 1, 0), ("handed", False, 2, 1, 0), ("handed", False, 1, 2, 0), ("handed", True, 1, 4, 0),
-        *(("cluster", True, 1, resident, members) for resident in (2, 4, 6) for members in (2, 3, 4, 8)),
-    ):  # fmt: skip
-        stages = stages_of(depth, alone, blocks, resident, members)
-        if stages:
-            yield Division(
-                kind in ("turns", "cluster"),
-                blocks,
-                resident,
-                stages,
-                1,
-                40.0,
-                1.0,
-                1.0,
-                alone=alone,
-                once=kind == "whole",
-                handed=kind == "handed",
-                members=members,
-            )
-
-
-def stages_of(depth: int, alone: bool, blocks: int, resident: int, members: int) -> int:
-    """Return the slots that `resident` programs of a multiprocessor have room for; 0 for too few."""
     from bitwise_nvidia_sm90.attention.tree import key_block
 
-    if alone and depth == 256:  # one warp has no room for outputs of 256 components
-        return 0
     block, components = key_block(depth), min(64, depth & -depth)
-    slot = blocks * block * 2 * (components if alone else depth)
-    exchanged = 0 if alone else 4 * 16 * blocks * block
-    room = room_of_states(depth, 2) if members else 0
-    stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room) // slot)
-    return int(stages) if stages >= (2 if alone else 3) else 0
-
-
-def room_of_states(depth: int, count: int) -> int:
-    """Return the bytes in which a member of a cluster hands the states of so many chunks, a multiple of 1024."""
-    components, width = min(64, depth & -depth), 128 if depth == 192 else depth
-    size = 4 * 16 * (components + 8) * (width // components)
-    return -(-size * count // 1024) * 1024
+    for kind, alone, blocks, resident in (
+        ("turns", False, 1, 1), ("turns", False, 1, 2), ("turns", True, 1, 6),
+        ("whole", False, 1, 1), ("whole", False, 1, 2), ("whole", False, 2, 1), ("whole", True, 1, 6),
+    ):  # fmt: skip
+        slot = blocks * block * 2 * (components if alone else depth)
+        exchanged = 0 if alone else 4 * 16 * blocks * block
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
+        # One warp has no room for outputs of 256 components.
+        if stages >= (max(2, depth // components) if alone else 3) and not (alone and depth == 256):
+            yield Division(
+                kind == "turns", blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, once=kind == "whole"
+            )  # fmt: skip
 
 
 def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:

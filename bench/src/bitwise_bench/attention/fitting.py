@@ -110,10 +110,9 @@ def described(division: Division) -> str:
     """Return a division as the table has it."""
     split = "_SPLIT" if division.split else "_WHOLE"
     kind = "_ALONE" * division.alone + "_ONCE" * division.once
-    others = ", handed=True" * division.handed + f", members={division.members}" * bool(division.members)
     numbers = f"{division.rate:.3g}, {division.share:.3g}, {division.start:.3g}"
     shape = f"{division.blocks}, {division.resident}, {division.stages}, {division.columns}"
-    return f"Division({split}, {shape}, {numbers}{f', **{kind}' if kind else ''}{others})"
+    return f"Division({split}, {shape}, {numbers}{f', **{kind}' if kind else ''})"
 
 
 def expected(work: Work, division: Division) -> float:

@@ -176,13 +176,6 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
             schedule_of_division(each, tiles, len(key), 16) for each in DEVICES[int(query.shape[-1])].divisions
         )  # fmt: skip
         schedules += [each for each in found if each is not None]
-        depth = int(query.shape[-1])
-        alone = Schedule(16, True, False, 2 * (depth // min(64, depth & -depth)), programs=5, alone=True)
-        several = Schedule(16, True, False, 3, programs=5)
-        schedules += [
-            replace(each, handed=True, programs=programs) for each in (alone, several) for programs in (5, 23)
-        ]
-        schedules += [replace(alone, split=True, members=members) for members in (2, 3, 8)]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

@@ -223,20 +223,17 @@ def _results(
 
 
 def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp, and those of others hand states on or be clusters.
+    """Let the programs of half of all schedules be one warp.
 
     What is drawn for evaluation does not depend on it.
     """
     draw = random.Random(repr(turns))
     components = min(64, depth & -depth)
     shares = depth // components, width // components
-    turns["alone"], turns["members"] = draw.random() < 0.5, draw.choice((0, 0, 2, 3, 8))
-    if turns["members"]:
-        turns["alone"] = depth < 256
+    turns["alone"] = draw.random() < 0.5
     if turns["alone"]:
         turns |= {"blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
-    turns["handed"] = not turns["members"] and turns["columns"] == 1 and draw.random() < 0.6
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
@@ -269,11 +266,8 @@ def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: A
         query, key, value, out, queries, keys, logarithms=found if logarithms else None, sinks=sinks, **extra
     )
     assert desc.chunk is not None
-    handed = turns.get("handed", False) and desc.window is None
-    split = bool(turns["split"]) and keys > desc.chunk and not handed
-    clusters = split and desc.window is None and turns.get("alone", False)
-    turns = {**turns, "split": split, "handed": handed, "members": turns.get("members", 0) if clusters else 0}
-    attend(desc, operands, Schedule(packed=True, **turns))
+    split = bool(turns["split"]) and keys > desc.chunk
+    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split}))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

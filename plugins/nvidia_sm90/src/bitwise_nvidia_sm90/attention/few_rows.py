@@ -16,10 +16,6 @@ _MERGE = 2.0e-6
 """Seconds of another launch, which merges states."""
 _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
-_HANDED = 2e-7
-"""Seconds of the merge of a chunk that another program of the cluster has."""
-_CLEARED = 1.2e-6
-"""Seconds of another launch, which clears the flags of programs that hand states on."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
 _CACHED, _CACHE = 4.62e12, 4e7
@@ -39,10 +35,9 @@ class Division:
     """How programs divide the work: in chunks (`split`) or whole rows, of tiles of so many blocks.
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
-    Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal runs of keys and hand the state of a row on (`handed`), or the `members` of a cluster have the
-    chunks of a row.  A program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them
-    stream `share` of the bandwidth of memory.
+    Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn.  A
+    program streams up to `rate` GB/s and
+    starts a part in `start` microseconds, and all of them stream `share` of the bandwidth of memory.
     """
 
     split: bool
@@ -55,14 +50,10 @@ class Division:
     start: float
     alone: bool = False
     once: bool = False
-    handed: bool = False
-    members: int = 0
 
     def parts(self, chunks: float) -> float:
         """Return the parts of a row of so many chunks."""
-        if not self.split:
-            return 1
-        return min(self.members, chunks) if self.members else chunks
+        return chunks if self.split else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +76,13 @@ DEVICES = {
     64: Device(
         4.68e12,
         (
-            Division(_WHOLE, 2, 1, 8, 1, 37.1, 0.982, 0.379, **_ONCE),
-            Division(_WHOLE, 1, 2, 8, 1, 20.6, 1.08, 1.87),
-            Division(_WHOLE, 1, 9, 3, 1, 20.1, 0.937, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 6, 1, 40.3, 0.832, 0, **_ONCE),
-            Division(_SPLIT, 2, 2, 6, 2, 52.5, 0.575, 0, **_ONCE),
-            Division(_SPLIT, 1, 9, 3, 1, 24.5, 0.987, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 4, 1, 27.7, 1.21, 2.01, **_ALONE_ONCE),
+            Division(_WHOLE, 2, 1, 8, 1, 34.2, 1, 0.975, **_ONCE),
+            Division(_WHOLE, 1, 2, 8, 1, 28.1, 0.878, 0),
+            Division(_WHOLE, 1, 9, 3, 1, 22.8, 0.982, 0.125, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 40.1, 0.95, 0.0875, **_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 45.9, 0.678, 0.5, **_ONCE),
+            Division(_SPLIT, 1, 9, 3, 1, 26, 0.96, 0.1, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 4, 1, 38.2, 0.97, 1.06, **_ALONE_ONCE),
         ),
         (
             Division(_WHOLE, 2, 1, 8, 1, 33.7, 0.908, 0, **_ONCE),
@@ -116,19 +107,19 @@ DEVICES = {
         (
             Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.17, 0, **_ONCE),
             Division(_SPLIT, 2, 2, 4, 1, 49, 0.723, 0, **_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 8.71, 0.993, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 34.9, 0.938, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 19.5, 0.982, 1.25, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 18.4, 0.935, 0.9, **_ALONE_ONCE),
         ),
     ),
     128: Device(
         4.49e12,
         (
-            Division(_WHOLE, 2, 1, 3, 1, 45.5, 1.19, 2.3),
-            Division(_WHOLE, 1, 2, 3, 1, 30.6, 1.03, 0, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 2, 66.7, 1.13, 4.97, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 79.1, 1.2, 1.38, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 2, 73.8, 0.77, 0.468, **_ONCE),
-            Division(_SPLIT, 1, 3, 4, 1, 27.3, 1.24, 0, **_ALONE),
+            Division(_WHOLE, 1, 1, 6, 1, 40, 0.985, 1.6, **_ONCE),
+            Division(_WHOLE, 1, 2, 3, 1, 26.2, 0.99, 3.6, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 58.4, 0.95, 2, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 44.1, 1.2, 1.93, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 120, 1.1, 2, **_ONCE),
+            Division(_SPLIT, 1, 3, 4, 1, 26.7, 1.03, 0.2, **_ALONE),
         ),
         (
             Division(_WHOLE, 1, 1, 6, 1, 48.5, 1.13, 0.891, **_ONCE),
@@ -208,8 +199,6 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        if (division.handed or division.members) and work.windowed:
-            continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
         programs = min(division.resident * processors, units)
@@ -247,22 +236,15 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         """Return the seconds of a part, where so many are visited at a time."""
         return read / streamed(max(1.0, count)) + start
 
-    if division.handed:
-        seconds = units / programs * turn(programs) + _CLEARED
-    else:
-        turns, rest = divmod(units, programs)
-        seconds = (turns + rest / programs) * turn(programs)
-        if rest:
-            # Programs that take what is next do not begin their last parts together.
-            seconds += (_LAST if division.once or division.members else 1.0) * (
-                turn(rest) - rest / programs * turn(programs)
-            )
-    if division.members:
-        seconds += division.members * _HANDED
-    elif division.split:
+    turns, rest = divmod(units, programs)
+    seconds = (turns + rest / programs) * turn(programs)
+    if rest:
+        # Programs that take what is next do not begin their last parts together.
+        seconds += (_LAST if division.once else 1.0) * (turn(rest) - rest / programs * turn(programs))
+    if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
         seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
-    if work.mean < 1 and (division.members or not division.split):
-        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate / division.parts(work.chunks)
+    elif work.mean < 1:
+        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate
         seconds = max(seconds, longest + start) if units <= programs else seconds + _LONGER * longest
     return seconds + (_RAGGED_START if work.ragged else _START)

@@ -23,11 +23,8 @@ class Schedule:
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
     tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
-    take turns leave room for `resident` of them on a multiprocessor.  With `handed`, for keys without a window, they
-    have equal runs of consecutive tiles of keys in place of turns, and hand the state of a row to the next program.
-    With `members`, for keys without a window, so many programs of one warp are a cluster, whose members have the chunks
-    of a row in turn, and the first one merges them.  With `merged`, where programs take chunks in turn, a program of
-    the kernel that merges them has so many rows, else components of one.
+    take turns leave room for `resident` of them on a multiprocessor.  With `merged`, where programs take chunks in
+    turn, a program of the kernel that merges them has so many rows, else components of one.
     """
 
     rows: int
@@ -42,8 +39,6 @@ class Schedule:
     columns: int = 1
     resident: int = 1
     alone: bool = False
-    handed: bool = False
-    members: int = 0
     merged: int = 0
 
     @property
@@ -129,8 +124,8 @@ def schedule_of_division(
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, handed=division.handed, members=min(division.members, chunks),
-        merged=_merged_rows(rows * heads, chunks, processors) if division.split and not division.members else 0,
+        alone=division.alone,
+        merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
 
 
@@ -318,7 +313,6 @@ def _turns_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
-    assert not schedule.handed or (not schedule.split and desc.window is None and schedule.columns == 1)
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
     groups, sequences, queries, keys = (
@@ -336,21 +330,13 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     states: tuple[Any, Any, Any] = None, None, None
-    flags, before, merge = None, [], []
-    if schedule.members:  # the states of chunks stay in shared memory
-        assert desc.window is None
-        assert schedule.alone
-        places = sequences * groups * tiles * schedule.members
-    elif schedule.handed:
-        places = min(schedule.programs, parts * -(-keys // (schedule.blocks * desc.key_block)))
-        states, flags = _states(2 * places * schedule.rows, width, workspace), workspace((places,))
-        before = [_clear_call(flags, places)]
-    elif schedule.split:
+    merge: list[Call] = []
+    if schedule.split:
         states = _states(parts * stored, width, workspace)
         merging = _merge_of_rows_call if schedule.merged else _merge_call
         merge = [merging(desc, operands, schedule, states, tiles, chunks)]
     if schedule.alone:
-        return [*before, _alone_call(desc, operands, schedule, states, places, flags), *merge]
+        return [_alone_call(desc, operands, schedule, states, places), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
     first, rest = _power_below(depth), depth - _power_below(depth)
     own, own_rest = _power_below(width), width - _power_below(width)
@@ -363,7 +349,7 @@ def _turns_calls(
         "visit_parts",
         (min(schedule.programs, places), 1, 1),
         (
-            query, *maps, out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks,
+            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks,
             *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
@@ -381,16 +367,11 @@ def _turns_calls(
         dependent=True,
         registers=_registers(schedule),
     )  # fmt: skip
-    return [*before, forward, *merge]
+    return [forward, *merge]
 
 
 def _alone_call(
-    desc: AttentionDesc,
-    operands: AttentionOperands,
-    schedule: Schedule,
-    states: tuple[Any, Any, Any],
-    places: int,
-    flags: Any,
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int
 ) -> Call:
     """Return the launch of programs of one warp that take the parts of so many places."""
     assert desc.chunk is not None
@@ -404,10 +385,10 @@ def _alone_call(
     return Call(
         "warps_in_turn",
         "visit_parts_alone",
-        (places if schedule.members else min(schedule.programs, places), 1, 1),
+        (min(schedule.programs, places), 1, 1),
         (
             query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
-            out, logarithms, *states, flags, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), queries, keys,
             operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
             chunks, sequences, _stored_rows(operands, schedule),
@@ -417,28 +398,22 @@ def _alone_call(
             "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None, "MEMBERS": schedule.members,
+            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None,
         },
         schedule.warps,
         1,
         dependent=True,
         registers=_registers(schedule),
-        cluster=max(1, schedule.members),
     )  # fmt: skip
 
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
     return {
-        "SPLIT": 3 if schedule.handed else 2 if schedule.members else int(schedule.split),
+        "SPLIT": schedule.split,
         "SEVERAL": chunks > 1 and not schedule.split,
-        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.handed),
+        "ONCE": schedule.programs >= places,
     }
-
-
-def _clear_call(flags: Any, count: int) -> Call:
-    """Return the launch that clears the flags of programs which hand states on."""
-    return Call("flags", "clear_flags", (-(-count // 256), 1, 1), (flags, count), {"BLOCK": 256}, 1, 1, dependent=True)
 
 
 def _registers(schedule: Schedule) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -22,8 +22,7 @@ class Call:
     """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name.
 
     With `dependent`, the kernel may start before the previous one of its stream ends, for which it waits itself.
-    Kernels with warps of several kinds divide `registers` for each thread among them, by default all there are.  A
-    `cluster` has so many neighbouring blocks.
+    Kernels with warps of several kinds divide `registers` for each thread among them, by default all there are.
     """
 
     module: str
@@ -35,7 +34,6 @@ class Call:
     stages: int
     dependent: bool = False
     registers: int | None = None
-    cluster: int = 1
 
 
 def kernel_of(call: Call) -> Any:
@@ -156,5 +154,4 @@ def launch_of(call: Call, places: dict[int, int]) -> Kernel:
         else:
             parameters.append(Number(int(value)))
     # Two addresses of scratch memory, which these kernels do not use, come last.
-    image = replace(triton_image(compiled), cluster=(call.cluster, 1, 1))
-    return Kernel(image, call.grid, (*parameters, Number(0), Number(0)))
+    return Kernel(triton_image(compiled), call.grid, (*parameters, Number(0), Number(0)))

@@ -22,13 +22,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
-    HANDED,
     first_part,
-    keys_of_part,
     part_after,
     place_among_equal,
     places_of_longest,
-    row_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
@@ -51,7 +48,7 @@ _LINE = gl.constexpr(64)
 def first_pages(
     source, pages, page_batch, queries, keys, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    SPLIT: gl.constexpr, MEMBERS: gl.constexpr = 0,
+    SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Return the pages of the first tile of a program with one part, before its length is known; () without pages.
 
@@ -60,11 +57,8 @@ def first_pages(
     found = ()
     if PAGE:
         gdc_wait()
-        if MEMBERS:
-            sequence, _, _, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
-        else:
-            width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
-            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
+        width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
+        sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
     return found
@@ -185,7 +179,7 @@ def copy_parts(
             sequence = sequences
         else:
             place, block, sequence, unit, tile, begin, end = part_after(
-                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
+                place, block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
 
@@ -318,63 +312,6 @@ def store_state(
     for side in gl.static_range(len(outs)):
         target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
         gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
-
-
-@gluon.jit
-def flag_of(flags, before: gl.constexpr):
-    """Return the flag of a program, or of one before it."""
-    return (flags + gl.program_id(0) - before).to(gl.pointer_type(gl.int32), bitcast=True)
-
-
-@gluon.jit
-def hand_on(
-    states, state_top, state_total, state_outs, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Hand the state of a row's chunks so far, and that of the chunk that has begun, to the next program."""
-    places, flags = states
-    store_state(places, 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT)
-    store_state(places, 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-    gl.thread_barrier()
-    gl.atomic_xchg(flag_of(flags, 0), 1, sem="release", scope="gpu")
-
-
-@gluon.jit
-def handed_state(
-    states, place: gl.constexpr, real, like_top, like_total, like_outs,
-    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Return one of the states that the program before has handed on; that of no keys where none is `real`."""
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
-    inside = ((first_packed + gl.arange(0, M, ROWS)) // GROUP < queries) & real
-    row = (first_row - M + gl.arange(0, M, ROWS)) * chunks + place
-    top = gl.load(part_top + row, mask=inside, other=NOTHING, cache_modifier=".cg")
-    total = gl.load(part_total + row, mask=inside, other=0.0, cache_modifier=".cg")
-    found = ()
-    for side in gl.static_range(len(like_outs)):
-        source = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
-        found += (gl.load(source, mask=gl.expand_dims(inside, 1), other=0.0, cache_modifier=".cg"),)
-    top = gl.convert_layout(top, like_top.type.layout, assert_trivial=True)
-    return top, gl.convert_layout(total, like_total.type.layout, assert_trivial=True), found
-
-
-@gluon.jit
-def received(
-    states, begin, state_top, state_total, state_outs, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Return the states that the program before has handed on, for a part that does not begin at the first key."""
-    places, flags = states
-    if begin > 0:
-        while gl.atomic_cas(flag_of(flags, 1), 1, 0, sem="acquire", scope="gpu") != 1:
-            pass
-        gl.thread_barrier()
-    state_top, state_total, state_outs = handed_state(
-        places, 0, begin > 0, state_top, state_total, state_outs, M, GROUP, DV1, DV2, VP, OUT
-    )
-    top, total, outs = handed_state(places, 1, begin > 0, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-    return state_top, state_total, state_outs, top, total, outs
 
 
 @gluon.jit
@@ -556,12 +493,6 @@ def few_rows(
     state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
-    first_start = begin
-    if SPLIT == HANDED:
-        first_start = begin * 0
-        state_top, state_total, state_outs, top, total, outs = received(
-            states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT
-        )
     s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
@@ -569,7 +500,7 @@ def few_rows(
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
-            start, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
         next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
         values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
@@ -582,7 +513,7 @@ def few_rows(
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
-        last, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
     values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
     # What is behind the last key of a sequence belongs to others.
@@ -627,26 +558,6 @@ def store_output(
 
 
 @gluon.jit
-def ends_row(sequence, tile, end, own, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return whether a part has the last keys of its rows; `own` are the lengths of their sequence."""
-    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, N, CAUSAL, False, False)
-    return end >= behind
-
-
-@gluon.jit
-def store_state_of_part(
-    states, begin, end, state_top, state_total, state_outs, top, total, outs,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
-    OUT: gl.constexpr, SPLIT: gl.constexpr,
-):  # fmt: skip
-    """Store the state of a part, or of its last chunk."""
-    if SPLIT == HANDED:
-        hand_on(states, state_top, state_total, state_outs, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-    else:
-        store_state(states, begin // CHUNK, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
-
-
-@gluon.jit
 def compute_parts(
     given, of_parts, rings,
     D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, COLUMNS: gl.constexpr,
@@ -660,7 +571,7 @@ def compute_parts(
     (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored, flags,
+        tiles, chunks, stored,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
@@ -700,8 +611,6 @@ def compute_parts(
             plain = 0
         row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
-        if SPLIT == HANDED:
-            states = (part_top, part_total, part_out, gl.program_id(0) * M, 2, tile * M, own_queries, 0), flags
         if FEW:
             found = few_rows(
                 rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
@@ -717,23 +626,19 @@ def compute_parts(
         state_top, state_total, state_outs, top, total, outs, slot, phase = found
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
-        own = own_queries, own_keys, own_first
-        if not SPLIT or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL)):
+        if not SPLIT:
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
                 logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS, OUT,
             )  # fmt: skip
         else:
-            store_state_of_part(
-                states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP,
-                OUT, SPLIT,
-            )  # fmt: skip
+            store_state(states, begin // CHUNK, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
         if ONCE:
             sequence = sequences
         else:
             place, block, sequence, unit, tile, begin, end = part_after(
-                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
+                place, block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
 
@@ -745,7 +650,7 @@ def compute_parts(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out, flags,
+    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -758,11 +663,10 @@ def visit_parts(
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    A part has one chunk with SPLIT, else all chunks.  Where SPLIT is HANDED, it has those tiles of a run that are of
-    one row, and the next program continues with what it hands on.  SEVERAL says
-    whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
-    components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
-    them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks.  SEVERAL says whether a part may have more than one chunk.  Tiles
+    of N keys have one, two or four blocks.  Keys have D1 components, a power of 2, and the D2 others in tiles of their
+    own, and values have DV1 and DV2; or a part has DV1 of them, one of COLUMNS shares.  Stored rows have VP components.
+    The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
@@ -791,7 +695,7 @@ def visit_parts(
     of_parts = (
         query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
-        tiles, chunks, stored, flags,
+        tiles, chunks, stored,
     )  # fmt: skip
     gl.warp_specialize(
         [

@@ -11,10 +11,6 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import lengths_of
 
 LOOKED_UP = gl.constexpr(128)
 """The sequences whose lengths a program loads at once."""
-CLUSTER = gl.constexpr(2)
-"""The SPLIT of programs of a cluster, which have the chunks of a row in turn."""
-HANDED = gl.constexpr(3)
-"""The SPLIT of programs that have runs of consecutive tiles of keys, and hand the state of a row to the next one."""
 
 
 @gluon.jit
@@ -34,8 +30,6 @@ def parts_of(
         chunks = (own_keys + CHUNK - 1) // CHUNK
         lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
         chunks -= lowest
-    if SPLIT == HANDED:  # a row without keys needs its zeros
-        chunks = gl.maximum(chunks, 1)
     return (own_queries * GROUP + M - 1) // M * groups, lowest, chunks
 
 
@@ -124,29 +118,6 @@ def keys_of_part(
 
 
 @gluon.jit
-def part_of_place(
-    place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
-):  # fmt: skip
-    """Return the sequence of a place, the group of heads, the tile of rows, and the keys from first to last.
-
-    A place of a tile without rows has no keys.  A place behind the last one has the sequence behind the last.
-    """
-    width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
-    sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
-    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
-    if WINDOW and SPLIT:
-        _, lowest, _ = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-        )  # fmt: skip
-        chunk += lowest
-    begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
-    return sequence, group, tile, begin, gl.where(tile * M < own[0] * GROUP, end, begin)
-
-
-@gluon.jit
 def next_part(
     place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
@@ -154,150 +125,76 @@ def next_part(
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place on.
 
-    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Lengths that are given have
-    the places of the longest, and a program passes over those without keys.  The last chunks, which may be short, come
-    last, and the groups of one chunk follow each other, since their keys share the pages of memory.  With ONCE there is
-    a program for each place.  The result is the place, `block`, the sequence, the group of heads, the tile of rows, and
+    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Places of sequences of given
+    lengths are counted from the first part of the sequence `block` on; those of equal lengths have one axis of places,
+    on which the last chunks, which may be short, come last.  With ONCE there is a program for each place, and lengths
+    that are given have the places of the longest.  The groups of one chunk follow each other, since their keys share
+    the pages of memory.  The result is the place, its block, the sequence, the group of heads, the tile of rows, and
     the keys from first to last.
     """
-    sequence, group, tile, begin, end = part_of_place(
-        place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
-        GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-    )  # fmt: skip
+    programs = gl.num_programs(0)
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if ONCE:
-        sequence = gl.where(begin < end, sequence, sequences)
-    else:
-        while (begin >= end) & (sequence < sequences):
-            place += gl.num_programs(0)
-            sequence, group, tile, begin, end = part_of_place(
-                place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-                M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-            )  # fmt: skip
-    return place, block, sequence, group, tile, begin, end
-
-
-@gluon.jit
-def start_of_run(program, programs, total):
-    """Return the first of the places of a program, of which the first programs have one more where they must."""
-    return program * (total // programs) + gl.minimum(program, total % programs)
-
-
-@gluon.jit
-def next_handed(
-    left, place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the next part of a program that has `left` more tiles, which end before the tile `place` of a sequence.
-
-    The tiles of a row follow each other, and the rows of a sequence.  A program takes its rows from the last to the
-    first, so that it hands on the state of the last one early, and needs that of the first one late.  A place below 0
-    is behind the last one of the sequence.  The result has the tiles that are left after the part, the place before
-    which they end, and what `next_part` returns.
-    """
-    group, tile, begin, end = left * 0, left * 0, left * 0, left * 0
-    sequence = gl.where(left > 0, sequence, sequences)
-    while (begin >= end) & (sequence < sequences):
+        width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
+        sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
         own = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
-        count = gl.maximum((own[1] + N - 1) // N, 1)  # a row without keys needs its zeros
-        if place < 0:
-            place = (own[0] * GROUP + M - 1) // M * groups * count
-        if place == 0:
-            sequence -= 1
-            place -= 1
-        else:
-            row, behind = (place - 1) // count, (place - 1) % count + 1
-            group, tile = row % groups, row // groups
-            taken = gl.minimum(left, behind)
-            _, last = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, N, CAUSAL, False, False)
-            begin, end = (behind - taken) * N, gl.minimum(last, behind * N)
-            place -= taken
-            left -= taken
-            sequence = gl.where((left > 0) | (begin < end), sequence, sequences)
-    return left, place, sequence, group, tile, begin, end
-
-
-@gluon.jit
-def places_of_sequences(
-    block, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, GROUP: gl.constexpr, N: gl.constexpr, ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the tiles of the rows of LOOKED_UP sequences from `block` on, of each those up to its end."""
-    ALL: gl.constexpr = gl.BlockedLayout([LOOKED_UP // 32], [32], [gl.num_warps()], [0])
-    sequence = block + gl.arange(0, LOOKED_UP, ALL)
-    width, _, count = parts_of(
-        sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, 0, groups, sequences, M, GROUP,
-        N, ALIGNED, False, HANDED,
-    )  # fmt: skip
-    own = gl.zeros([LOOKED_UP], gl.int32, ALL) + width * count
-    return gl.associative_scan(gl.where(sequence < sequences, own, 0), 0, sum_of)
-
-
-@gluon.jit
-def first_handed(
-    query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
-):  # fmt: skip
-    """Return the first part of a program with a run of tiles; see `next_handed`."""
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    program, programs = gl.program_id(0), gl.num_programs(0)
-    if RAGGED:
-        up_to = places_of_sequences(
-            0, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, GROUP, N,
-            ALIGNED,
-        )  # fmt: skip
-        of_block = gl.max(up_to, axis=0)
-        total = of_block
-        for block in range(LOOKED_UP, sequences, LOOKED_UP):
-            more = places_of_sequences(
-                block, query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M,
-                GROUP, N, ALIGNED,
+        if WINDOW and SPLIT:
+            _, lowest, _ = parts_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
             )  # fmt: skip
-            total += gl.max(more, axis=0)
+            chunk += lowest
+        begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
+        sequence = gl.where((begin < end) & (tile * M < own[0] * GROUP), sequence, sequences)
     else:
-        of_sequence = (queries * GROUP + M - 1) // M * groups * gl.maximum((keys + N - 1) // N, 1)
-        total = of_sequence * sequences
-    behind = start_of_run(program + 1, programs, total)
-    left = behind - start_of_run(program, programs, total)
-    place = gl.maximum(behind - 1, 0)
-    if RAGGED:
-        sequence = gl.sum((up_to <= place).to(gl.int32), axis=0)
-        before = gl.max(gl.where(up_to <= place, up_to, 0), axis=0)
-        if place >= of_block:
-            place, _, sequence, before = sequence_of_place(
-                place - of_block, program * 0 + LOOKED_UP, query_starts, key_starts, key_lengths, queries, keys,
-                first_position, 0, groups, sequences, M, GROUP, N, ALIGNED, False, HANDED,
+        sequence, group, tile, begin, end = block, 0, 0, 0, 0
+        if not RAGGED:  # without the divisions of a place behind the last
+            width, _, chunks = parts_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
             )  # fmt: skip
-        place -= before
-    else:
-        of_sequence = gl.maximum(of_sequence, 1)
-        sequence, place = place // of_sequence, place % of_sequence
-    return next_handed(
-        left, place + 1, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
-        sequences, M, N, GROUP, CAUSAL, ALIGNED,
-    )  # fmt: skip
+            sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
+        while (begin >= end) & (sequence < sequences):
+            before = place * 0
+            if RAGGED:
+                place, block, sequence, before = sequence_of_place(
+                    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
+                    groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+                )  # fmt: skip
+            own = lengths_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+            )
+            width, lowest, chunks = parts_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            )  # fmt: skip
+            if RAGGED:
+                own_place = place - before
+                group, tile, chunk = own_place % groups, own_place % width // groups, own_place // width
+            else:
+                sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
+            if sequence < sequences:
+                begin, end = keys_of_part(
+                    sequence, tile, lowest + chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT
+                )
+                if begin >= end:
+                    place += programs
+    return place, block, sequence, group, tile, begin, end
 
 
 @gluon.jit
 def part_after(
-    place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-    sequences,
+    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
-    """Return the part of a program after one of a sequence, as `next_part` and `next_handed` do."""
-    if SPLIT == HANDED:
-        place, block, sequence, group, tile, begin, end = next_handed(
-            place, block, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, groups,
-            sequences, M, N, GROUP, CAUSAL, ALIGNED,
-        )  # fmt: skip
-    else:
-        place, block, sequence, group, tile, begin, end = next_part(
-            place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys, first_position,
-            window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
-    return place, block, sequence, group, tile, begin, end
+    """Return the part of a program after the one of a place, as `next_part` does."""
+    return next_part(
+        place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
+        groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -310,54 +207,10 @@ def first_part(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if RAGGED:
         gdc_wait()
-    if SPLIT == HANDED:
-        place, block, sequence, group, tile, begin, end = first_handed(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP,
-            CAUSAL, ALIGNED,
-        )  # fmt: skip
-    else:
-        place, block, sequence, group, tile, begin, end = next_part(
-            gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys,
-            first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
+    place, block, sequence, group, tile, begin, end = next_part(
+        gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
+        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+    )  # fmt: skip
     if not RAGGED:
         gdc_wait()
     return place, block, sequence, group, tile, begin, end
-
-
-@gluon.jit
-def row_of_member(groups, queries, M: gl.constexpr, GROUP: gl.constexpr, MEMBERS: gl.constexpr):
-    """Return the sequence, the group of heads, the tile of rows and the chunk of a member of a cluster.
-
-    MEMBERS consecutive programs are a cluster, which has the rows of a tile; each has one chunk.
-    """
-    place = gl.program_id(0) // MEMBERS
-    width = (queries * GROUP + M - 1) // M * groups
-    return place // width, place % groups, place % width // groups, gl.program_id(0) % MEMBERS
-
-
-@gluon.jit
-def first_of_rounds(
-    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
-):  # fmt: skip
-    """Return a member's number in its cluster, the end of the keys of its row, the row's rounds, and its first part.
-
-    In each round a member has one chunk, in the order of the members.  A row without keys has a round without chunks,
-    and a tile without rows has none.  Without a chunk the sequence of the part is behind the last one.
-    """
-    query_starts, key_starts, key_lengths, queries, keys, first_position, _, groups, sequences = given
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if RAGGED:
-        gdc_wait()
-    sequence, group, tile, number = row_of_member(groups, queries, M, GROUP, MEMBERS)
-    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
-    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-    behind = gl.where(own[1] > 0, behind, 0)
-    rounds = gl.maximum((behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK), 1)
-    rounds = gl.where(tile * M < own[0] * GROUP, rounds, 0)
-    begin = number * CHUNK
-    if not RAGGED:
-        gdc_wait()
-    inside = (begin < behind) & (rounds > 0)
-    return number, behind, rounds, sequence, gl.where(inside, sequence, sequences), group, tile, begin

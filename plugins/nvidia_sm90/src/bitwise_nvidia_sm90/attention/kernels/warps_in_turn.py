@@ -18,32 +18,14 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     add_few,
     after_chunk,
-    ends_row,
     first_pages,
     known_pages,
     next_slot,
     product_layout,
-    received,
     store_output,
-    store_state_of_part,
+    store_state,
 )
-from bitwise_nvidia_sm90.attention.kernels.clusters import (
-    after_round,
-    arrive_in_cluster,
-    hand_state,
-    in_room,
-    room_of_states,
-    state_of_chunk,
-    wait_for_arrivals,
-    wait_for_cluster,
-)
-from bitwise_nvidia_sm90.attention.kernels.parts import (
-    CLUSTER,
-    HANDED,
-    first_of_rounds,
-    first_part,
-    part_after,
-)
+from bitwise_nvidia_sm90.attention.kernels.parts import first_part, part_after
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     copy_tile,
     lengths_of,
@@ -80,7 +62,7 @@ def copied(
     The kinds of a block are its KP shares of keys, and then the VP shares of values.  Behind the last block of the
     program nothing is copied.
     """
-    key_map, value_map, parts, full, pages, page_batch, JUMP = of_copies
+    key_map, value_map, parts, full, pages, page_batch = of_copies
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences = given
     place, block, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
     if sequence < sequences:
@@ -92,13 +74,11 @@ def copied(
             copy_tile(value_map, parts, slot, bar, numbers, batch, group, first, start, (kind - KP) * S, N, S, PAGE)
     if kind == KP + VP - 1:
         start += N
-        if JUMP:
-            start = gl.where(start % CHUNK == 0, start + JUMP, start)
         if ONCE:
             sequence = gl.where(start >= end, sequences, sequence)
         elif (start >= end) & (sequence < sequences):
             place, block, sequence, group, _tile, start, end = part_after(
-                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
+                place, block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
             batch, first, own_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
@@ -233,86 +213,6 @@ def after_block(
     return cursor, slot, phase, top, total, outs
 
 
-@gluon.jit
-def visit_in_rounds(
-    cursor, slot, phase, query, output, logarithms, sinks, room, number, behind, rounds, sequence, group, tile, ring,
-    of_copies, given, scale, cap_factor, query_batch, query_step, query_head, output_batch, output_step, output_head,
-    logarithm_batch, logarithm_step, logarithm_head,
-    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, CAP: gl.constexpr,
-    STAGES: gl.constexpr, LOGARITHMS: gl.constexpr, MEMBERS: gl.constexpr,
-):  # fmt: skip
-    """Compute a row whose chunks the members of a cluster have in turn; the first member merges those of a round.
-
-    While it does, the others compute their chunks of the next round.
-    """
-    query_starts, key_starts, key_lengths, queries, keys, first_position, _, _, sequences = given
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    OUT: gl.constexpr = product_layout(N, True, 1)
-    QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    own_queries, own_keys, own_first = lengths_of(
-        sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-    )
-    q = queries_of_part(
-        query, query_starts, sequence, group, tile, own_queries, query_batch, query_step, query_head, M, S, KP, GROUP,
-        QUERIES,
-    )  # fmt: skip
-    positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, OUT))) // GROUP + own_first
-    plain = own_keys
-    if CAUSAL:
-        plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
-    all_top, all_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    all_outs = shares_of_zeros(M, S, VP, OUT)
-    for each in range(rounds):
-        begin = (each * MEMBERS + number) * CHUNK
-        end = gl.minimum(begin + CHUNK, behind)
-        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-        outs = shares_of_zeros(M, S, VP, OUT)
-        whole = end
-        if RAGGED:
-            whole = gl.maximum(end // N * N, begin)
-        for start in range(begin, whole, N):
-            cursor, slot, phase, top, total, outs = after_block(
-                cursor, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
-                scale, cap_factor, False, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, False, CAP, CLUSTER,
-                True, STAGES,
-            )  # fmt: skip
-        if RAGGED:
-            for start in range(whole, end, N):
-                cursor, slot, phase, top, total, outs = after_block(
-                    cursor, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
-                    scale, cap_factor, True, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, False, CAP, CLUSTER,
-                    True, STAGES,
-                )  # fmt: skip
-        if each > 0:
-            wait_for_arrivals()
-            if number == 0:
-                all_top, all_total, all_outs = after_round(
-                    in_room(room, (each - 1) % 2, M, S, VP), MEMBERS, all_top, all_total, all_outs, M, S, VP, OUT
-                )
-        hand_state(in_room(room, each % 2, M, S, VP), top, total, outs, M, S, OUT)
-        arrive_in_cluster()
-    if rounds > 0:
-        wait_for_arrivals()
-        if number == 0:
-            chunks = (behind + CHUNK - 1) // CHUNK
-            last = gl.maximum(chunks - (rounds - 1) * MEMBERS - 1, 0)
-            room = in_room(room, (rounds - 1) % 2, M, S, VP)
-            all_top, all_total, all_outs = after_round(room, last, all_top, all_total, all_outs, M, S, VP, OUT)
-            outs = ()
-            for share in gl.static_range(VP):
-                top, total, own = state_of_chunk(room, last, 1, share, M, S, VP, OUT)
-                outs += own
-            packed = tile * M + gl.arange(0, M, ROWS)
-            store_output(
-                output, logarithms, query_starts, sinks, sequence, group, 0, packed, packed // GROUP < own_queries,
-                all_top, all_total, all_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
-                logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
-            )  # fmt: skip
-        wait_for_cluster()  # the memory of a member is read until then
-
-
 @gluon.jit(
     do_not_specialize=[
         "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
@@ -320,7 +220,7 @@ def visit_in_rounds(
     ]
 )  # fmt: skip
 def visit_parts_alone(
-    query, key_map, value_map, output, logarithms, part_top, part_total, part_out, flags,
+    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
@@ -329,12 +229,12 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    ONCE: gl.constexpr, MEMBERS: gl.constexpr,
+    ONCE: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
     Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With ONCE a program has one
-    part.  Parts of runs and of clusters, and the other arguments are those of `chunk_turns.visit_parts`.
+    part.  The other arguments are those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     SCORES: gl.constexpr = product_layout(N, True, 1)
@@ -351,26 +251,18 @@ def visit_parts_alone(
     if RAGGED:
         gdc_wait()  # the next kernel reads the lengths at once
     gdc_launch_dependents()
-    JUMP: gl.constexpr = (MEMBERS - 1) * CHUNK if SPLIT == CLUSTER else 0
-    of_copies = key_map, value_map, parts, full, pages, page_batch, JUMP
+    of_copies = key_map, value_map, parts, full, pages, page_batch
     given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
     EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
     early = ()
     if EARLY:
         early = first_pages(
-            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT, MEMBERS
+            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
         )  # fmt: skip
-    if SPLIT == CLUSTER:
-        room = room_of_states(2, M, S, VP)
-        number, end, rounds, row_sequence, sequence, group, tile, begin = first_of_rounds(
-            given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS
-        )
-        place, block = number, number * 0
-    else:
-        place, block, sequence, group, tile, begin, end = first_part(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
-            GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
+    place, block, sequence, group, tile, begin, end = first_part(
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+    )  # fmt: skip
     batch, first, of_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
     if EARLY:
         numbers = known_pages(key_map, early, of_keys, begin, N)
@@ -383,77 +275,58 @@ def visit_parts_alone(
             WINDOW, SPLIT, ONCE,
         )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(0)
-    if SPLIT == CLUSTER:
-        visit_in_rounds(
-            cursor, slot, phase, query, output, logarithms, sinks, room, number, end, rounds, row_sequence, group, tile,
-            ring, of_copies, given, scale, cap_factor, query_batch, query_step, query_head, output_batch, output_step,
-            output_head, logarithm_batch, logarithm_step, logarithm_head, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL,
-            ALIGNED, CAP, STAGES, LOGARITHMS, MEMBERS,
+    while sequence < sequences:
+        own_queries, own_keys, own_first = lengths_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+        )
+        q = queries_of_part(
+            query, query_starts, sequence, group, tile, own_queries, query_batch, query_step, query_head, M, S, KP,
+            GROUP, QUERIES,
         )  # fmt: skip
-    else:
-        while sequence < sequences:
-            own_queries, own_keys, own_first = lengths_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-            )
-            q = queries_of_part(
-                query, query_starts, sequence, group, tile, own_queries, query_batch, query_step, query_head, M, S, KP,
-                GROUP, QUERIES,
-            )  # fmt: skip
-            positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
-            plain = own_keys
-            if CAUSAL:
-                plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
-            if WINDOW:
-                plain = 0
-            top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-            outs = shares_of_zeros(M, S, VP, OUT)
-            state_top, state_total = top, total
-            state_outs = shares_of_zeros(M, S, VP, OUT)
-            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-            states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
-            first_start = begin
-            if SPLIT == HANDED:
-                states = (part_top, part_total, part_out, gl.program_id(0) * M, 2, tile * M, own_queries, 0), flags
-                first_start = begin * 0
-                state_top, state_total, state_outs, top, total, outs = received(
-                    states, begin, state_top, state_total, state_outs, top, total, outs, M, GROUP, S, S, WIDTH, OUT
-                )
-            last = (end - 1) // N * N
-            for start in range(begin, last, N):
-                state_top, state_total, state_outs, top, total, outs = after_chunk(
-                    start, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
-                )
-                cursor, slot, phase, top, total, outs = after_block(
-                    cursor, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
-                    scale, cap_factor, False, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
-                    ONCE, STAGES,
-                )  # fmt: skip
+        positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
+        plain = own_keys
+        if CAUSAL:
+            plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
+        if WINDOW:
+            plain = 0
+        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+        outs = shares_of_zeros(M, S, VP, OUT)
+        state_top, state_total = top, total
+        state_outs = shares_of_zeros(M, S, VP, OUT)
+        row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
+        last = (end - 1) // N * N
+        for start in range(begin, last, N):
             state_top, state_total, state_outs, top, total, outs = after_chunk(
-                last, first_start, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+                start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
             cursor, slot, phase, top, total, outs = after_block(
-                cursor, slot, phase, q, last, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
-                scale, cap_factor, RAGGED, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
+                cursor, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
+                scale, cap_factor, False, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
                 ONCE, STAGES,
             )  # fmt: skip
-            packed = tile * M + gl.arange(0, M, ROWS)
-            inside = packed // GROUP < own_queries
-            own = own_queries, own_keys, own_first
-            if not SPLIT or (SPLIT == HANDED and ends_row(sequence, tile, end, own, M, N, GROUP, CAUSAL)):
-                store_output(
-                    output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
-                    state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
-                    logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
-                )  # fmt: skip
-            else:
-                store_state_of_part(
-                    states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, S, S,
-                    WIDTH, OUT, SPLIT,
-                )  # fmt: skip
-            if ONCE:
-                sequence = sequences
-            else:
-                place, block, sequence, group, tile, begin, end = part_after(
-                    place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
-                    first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-                )  # fmt: skip
+        state_top, state_total, state_outs, top, total, outs = after_chunk(
+            last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        )
+        cursor, slot, phase, top, total, outs = after_block(
+            cursor, slot, phase, q, last, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
+            scale, cap_factor, RAGGED, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
+            ONCE, STAGES,
+        )  # fmt: skip
+        packed = tile * M + gl.arange(0, M, ROWS)
+        inside = packed // GROUP < own_queries
+        if not SPLIT:
+            store_output(
+                output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
+                state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
+                logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
+            )  # fmt: skip
+        else:
+            store_state(states, begin // CHUNK, top, total, outs, M, GROUP, S, S, WIDTH, OUT)
+        if ONCE:
+            sequence = sequences
+        else:
+            place, block, sequence, group, tile, begin, end = part_after(
+                place, block, query_starts, key_starts, key_lengths, queries, keys,
+                first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+            )  # fmt: skip
