@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas import first_calls, product_forms
-from bitwise_bench.cublas.first_calls import CACHES, CASES, NUMBERS, main
+from bitwise_bench.cublas import product_forms
+from bitwise_bench.cublas.times import first_calls
+from bitwise_bench.cublas.times.first_calls import CACHES, CASES, NUMBERS, main
 from bitwise_nvidia_sm90.gemm.tuning import FIRST_CALL_VARIABLE
 
 

@@ -1,6 +1,6 @@
 """Seconds of the first call of a product with an epilogue, by the number of schedules that it times.
 
-    python -m bitwise_bench.cublas.first_calls --out first-calls.json
+    python -m bitwise_bench.cublas.times.first_calls --out first-calls.json
 
 Each case has a process of its own for each number of schedules, first with empty caches of the compilers and then with
 full ones.  The process has multiplied the same matrices without the epilogue before, and has compared the activation
@@ -62,7 +62,7 @@ def _process(number: int, variable: str | None, folder: str) -> dict[str, Any]:
     environment.pop(FIRST_CALL_VARIABLE, None)
     if variable is not None:
         environment[FIRST_CALL_VARIABLE] = variable
-    command = [sys.executable, "-m", "bitwise_bench.cublas.first_calls", "--one", str(number)]
+    command = [sys.executable, "-m", "bitwise_bench.cublas.times.first_calls", "--one", str(number)]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if found.returncode:
         return {"failed": found.stderr[-300:]}
@@ -73,7 +73,7 @@ def _process(number: int, variable: str | None, folder: str) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure every case and write the record.  The exit status is 1 if one failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.first_calls", description=(__doc__ or "").split("\n", maxsplit=1)[0]
+        prog="bitwise_bench.cublas.times.first_calls", description=(__doc__ or "").split("\n", maxsplit=1)[0]
     )
     parser.add_argument("--out", type=Path, help="where to write the record (JSON)")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
