@@ -156,6 +156,15 @@ def test_a_link_to_a_missing_file_is_an_error(tmp_path: Path) -> None:
     assert done.stderr == "".join(f"bitwise: {folder / n}.ptx: links to a missing file\n" for n in "bc")
 
 
+@pytest.mark.parametrize("command", ["partition", "determinism"])
+def test_a_path_that_cannot_be_examined_is_an_error(command: str) -> None:
+    """As one below a folder that its user may not read."""
+    name = "x" * 300
+    done = CliRunner().invoke(app, [command, name])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"bitwise: {name}: cannot be read (File name too long)\n"
+
+
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN}, None)
     with (folder / "huge.ptx").open("wb") as file:

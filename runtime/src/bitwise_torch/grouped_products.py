@@ -76,7 +76,7 @@ class GroupedCall:
 
     @property
     def adds_groups(self) -> bool:
-        """Whether the groups part k, so that each has a k of its own."""
+        """Whether the groups divide k, so that each has a k of its own."""
         return bool(self.a.dim() == self.b.dim() == 2)
 
     def ends(self) -> list[int]:

@@ -169,7 +169,7 @@ def hooked_autotuner(
         selection = selection_of(self, arguments)
         with _proving_below(self, 0.0):
             times = bench_all(self, *arguments, **keywords)
-        # What gains little stands behind the reference, and so does what cannot be timed.
+        # Configurations that gain little come after the reference, as do those that cannot be timed.
         least = (1.0 - WORTH_A_PROOF) * min(
             (time for each, time in times.items() if _result_of(self, each) is selection.reference), default=math.inf
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,9 +93,12 @@ def extensions(registry: Registry) -> tuple[str, ...]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise InputError where a path is not a folder."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
+    """Raise InputError where a path is not a folder, or cannot be read."""
+    try:
+        if not folder.is_dir():
+            raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror})") from None
 
 
 def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
@@ -161,7 +165,7 @@ def read_kernel(name: str, manifest: Path | None = None, entry: str | None = Non
     """
     path, number = Path(name), 0
     found = _NUMBERED.fullmatch(name)
-    if found is not None and not path.exists():
+    if found is not None and not os.path.exists(path):
         path, number = Path(found[1]), int(found[2])
     text = read_text(path)
     where = manifest or path.parent / MANIFEST

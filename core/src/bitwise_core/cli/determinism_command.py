@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     """Print whether the kernels of folders and files are deterministic.  Return the status.  Raises InputError."""
     sources: list[Source] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # False where a folder above it cannot be read
             sources += read_folder(path, extensions(registry.default())).sources
         else:
             sources.append(read_kernel(str(path)))
