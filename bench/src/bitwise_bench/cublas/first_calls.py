@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     record: dict[str, Any] = {"environment": environment(), "rows": []}
     names = [(case.epilogue, case.m, case.n, case.k) for case in CASES]
-    names += [("none", *sizes) for *sizes, _ in ALONE]
+    names += [("none", m, n, k) for m, n, k, _ in ALONE]
     for number, (epilogue, m, n, k) in list(enumerate(names))[len(CASES) if given.alone else 0 :]:
         for name, variable in NUMBERS.items():
             with tempfile.TemporaryDirectory() as folder:
