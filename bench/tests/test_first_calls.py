@@ -41,3 +41,14 @@ def test_each_process_has_its_variable_and_the_folder_of_the_caches(
     assert [row["seconds"] for row in rows[1:]] == [0.5] * (len(rows) - 1)
     assert [row["caches"] for row in rows[:2]] == ["empty", "full"]
     assert {number for *_, number in ran} == {str(place) for place in range(len(CASES) + len(ALONE))}
+
+
+def test_products_without_an_epilogue_are_measured_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = SimpleNamespace(returncode=0, stdout='{"seconds": 0.5}\n', stderr="")
+    monkeypatch.setattr(first_calls.subprocess, "run", lambda *_, **__: found)  # type: ignore[attr-defined]
+    monkeypatch.setattr(product_forms, "environment", lambda: {"gpu": "none"})
+    assert main(["--alone", "--out", str(tmp_path / "record.json")]) == 0
+    rows = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["epilogue"], row["m"]) for row in rows] == [
+        ("none", m) for m, *_ in ALONE for _ in range(len(NUMBERS) * len(CACHES))
+    ]

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,28 +107,33 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
     assert (ran, current) == ([0, 1, 1, "again"], [0])
 
 
+MAPPED, POINTERS = Schedule(64, tma=True), Schedule(32)
 GATHERED, PACKED = Schedule(64, gathering=1), Schedule(64, tma=True, packed=True)
 
 
 @pytest.mark.parametrize(
-    ("variable", "capturing", "tuned", "first", "most"),
-    [(None, False, False, Schedule(64, tma=True), []), (None, False, False, Schedule(64), []),
-     (None, False, False, GATHERED, [4]), (None, False, False, PACKED, [4]), (None, True, False, PACKED, []),
-     (None, False, True, PACKED, []), (None, False, False, None, []), ("0", False, False, PACKED, []),
-     ("1", False, False, PACKED, []), ("3", False, False, Schedule(64), [4]), ("5", False, False, PACKED, [6]),
-     ("3", True, False, PACKED, []), ("3", False, True, PACKED, [])],
+    ("variable", "capturing", "tuned", "every", "asked"),
+    [(None, False, False, [MAPPED, POINTERS], []), (None, False, False, [POINTERS], []),
+     (None, False, False, [GATHERED, replace(GATHERED, stages=2), PACKED, POINTERS, Schedule(16)],
+      [(1, [GATHERED, PACKED, POINTERS, Schedule(16)])]),
+     (None, False, False, [PACKED, POINTERS], [(1, [PACKED, POINTERS])]),
+     (None, True, False, [PACKED, POINTERS], []), (None, False, True, [PACKED, POINTERS], []),
+     (None, False, False, [], []), ("0", False, False, [PACKED, POINTERS], []),
+     ("1", False, False, [PACKED, POINTERS], []), ("3", False, False, [MAPPED], [(4, [])]),
+     ("5", False, False, [PACKED, POINTERS], [(6, [])]), ("3", True, False, [PACKED, POINTERS], []),
+     ("3", False, True, [PACKED, POINTERS], [])],
 )  # fmt: skip
 def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so_or_no_tensor_map_has_the_operands(
-    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, tuned: bool, first: Schedule | None,
-    most: list[int],
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, tuned: bool, every: list[Schedule],
+    asked: list[tuple[int, list[Schedule]]],
 ) -> None:  # fmt: skip
-    """A product that is not one of matrix units, here without a first schedule, is not timed."""
+    """Without the variable the first of each kind, and the fallback; not of a product that has no matrix units."""
     from bitwise_nvidia_sm90.gemm import tuning
     from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Slices
 
     given = MatrixPlan(64, Slices(1, 64), 0, instruction_k8=False, accumulator_k=0)
-    monkeypatch.setattr(tuning, "planned", lambda _: given if first else None)
-    monkeypatch.setattr(tuning, "ranked", lambda *_: [first, Schedule(128)])
+    monkeypatch.setattr(tuning, "planned", lambda _: given if every else None)
+    monkeypatch.setattr(tuning, "ranked", lambda *_: every)
 
     if variable is None:
         monkeypatch.delenv(tuning.FIRST_CALL_VARIABLE, raising=False)
@@ -136,15 +142,15 @@ def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so_or_no_
     cuda = SimpleNamespace(is_current_stream_capturing=lambda: capturing)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(tuning, "is_tuned", lambda *_: tuned)
-    asked: list[int] = []
+    found: list[tuple[int, list[Schedule]]] = []
 
-    def tune(*_: object, most: int) -> None:
-        asked.append(most)
+    def tune(*_: object, most: int, tried: list[Schedule]) -> None:
+        found.append((most, tried))
         raise PermissionError
 
     monkeypatch.setattr(tuning, "tune", tune)
     tuning.tune_at_first_call(*[None] * 4)  # type: ignore[arg-type]
-    assert asked == most
+    assert found == asked
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ RECORDS = tuple(
         "fp16-sums-sm90-h200-13.1",
         "fp16-sums-in-place-sm90-h200-13.1",
         "fp16-sums-undescribed-sm90-h200-13.1",
+        "fp16-sums-later-sm90-h200-13.1",
     )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}

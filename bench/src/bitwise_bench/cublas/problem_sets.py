@@ -4,7 +4,7 @@ Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
 `second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k` and `short`, and to the products
 of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.
-No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `ninth-held-out`, is in another
+No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `tenth-held-out`, is in another
 set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
@@ -201,12 +201,25 @@ NINTH_HELD_OUT = (
     Decoder("OPT-125M", 768, 768, 2304, 3072),
     Decoder("Llama-3.1-405B", 16384, 16384, 18432, 53248),
 )
+TENTH_HELD_OUT = (
+    Decoder("GPT-3-13B", 5140, 5140, 15420, 20560),
+    Decoder("GPT-3-175B", 12288, 12288, 36864, 49152),
+    Decoder("Jurassic-1", 13824, 13824, 41472, 55296),
+    Decoder("Gopher-280B", 16384, 16384, 49152, 65536),
+    Decoder("Nemotron-4-340B", 18432, 18432, 20480, 73728),
+    Decoder("Griffin-2B", 2560, 2560, 3072, 7680),
+    Decoder("RWKV-6-3B", 2560, 2560, 2560, 8960),
+    Decoder("DeepSeek-V2-236B", 5120, 16384, 24576, 12288),
+    Decoder("MobileLLM-1B", 1280, 1280, 2112, 3584),
+    Decoder("MobileLLM-600M", 1152, 1152, 1536, 3072),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
 _SIXTH_VOCABULARIES = ((32003, 4096), (50295, 2560), (119547, 768), (65025, 1024), (21128, 768), (31090, 768))
 _EIGHTH_VOCABULARIES = ((129280, 896), (100277, 512), (32021, 1280), (49155, 768), (131073, 640), (73448, 512))
 _NINTH_VOCABULARIES = ((250112, 512), (59246, 640), (64793, 512), (46145, 1024), (105879, 512), (30003, 1280))
+_TENTH_VOCABULARIES = ((60515, 640), (42001, 1024), (119548, 512), (80541, 768), (32101, 1152), (99303, 512))
 _SEVENTH_VOCABULARIES = ((250002, 1024), (32005, 768), (68729, 1024), (64001, 768), (32100, 768), (65001, 512))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
@@ -390,7 +403,7 @@ def ninth_held_out() -> list[Problem]:
     No pair of n and k is in another set.
     """
     dice = random.Random(_SEED + 130)
-    others = tuple(make for name, make in SETS.items() if name not in ("ninth-held-out", "published"))
+    others = tuple(make for name, make in SETS.items() if name not in ("ninth-held-out", "tenth-held-out", "published"))
     known = _pairs_of(others)
     found = _of_unseen_layers(dice, NINTH_HELD_OUT, others, 6)
     for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
@@ -399,6 +412,26 @@ def ninth_held_out() -> list[Problem]:
     found += part_lines(_SEED + 131, 32) + mixed_products(_SEED + 132, 48)
     found += short_products(_SEED + 135, 16) + few_k(_SEED + 136, 16) + gapped(_SEED + 137, 24)
     drawn = [*unaligned_lines(_SEED + 133, 48, _NINTH_VOCABULARIES), *few_lines(_SEED + 134, 48)]
+    found += drawn[::4]
+    dice.shuffle(found)
+    return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
+def tenth_held_out() -> list[Problem]:
+    """Return about 190 products of the kinds of `ninth_held_out`, of other models.
+
+    No pair of n and k is in another set.
+    """
+    dice = random.Random(_SEED + 150)
+    others = tuple(make for name, make in SETS.items() if name not in ("tenth-held-out", "published"))
+    known = _pairs_of(others)
+    found = _of_unseen_layers(dice, TENTH_HELD_OUT, others, 4)
+    for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    found += part_lines(_SEED + 151, 32) + mixed_products(_SEED + 152, 48)
+    found += short_products(_SEED + 155, 24) + few_k(_SEED + 156, 16) + gapped(_SEED + 157, 24)
+    drawn = [*unaligned_lines(_SEED + 153, 48, _TENTH_VOCABULARIES), *few_lines(_SEED + 154, 64)]
     found += drawn[::4]
     dice.shuffle(found)
     return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
@@ -933,7 +966,7 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out")
+_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out", "tenth-held-out")
 """The sets that were made after the eighth held-out set."""
 _SETS_AFTER_SEVENTH = (
     "large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out", *_SETS_AFTER_EIGHTH,
@@ -964,6 +997,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "seventh-held-out": seventh_held_out,
     "eighth-held-out": eighth_held_out,
     "ninth-held-out": ninth_held_out,
+    "tenth-held-out": tenth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,

@@ -41,7 +41,6 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     Quantities,
     corrected_seconds,
     correction_inputs,
-    expected_seconds_by_pointers,
     gathered_inputs,
     gathered_quantities,
     modelled_seconds,
@@ -69,9 +68,7 @@ _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 OF_PACKING = frozenset({"packing", "packed", "packed across"})
 """Costs of the kernel that packs operands, which are fitted to the times of schedules that pack alone."""
-OF_POINTERS = frozenset({"launch by pointers", "pointers", "pointers by area"})
-"""Costs of schedules without tensor maps, which are fitted to their times alone."""
-_UNFITTED = frozenset({"operator", *OF_PACKING, *OF_POINTERS})
+_UNFITTED = frozenset({"operator", *OF_PACKING, "launch by pointers", "pointers", "pointers by area"})
 """Costs that are not fitted to the times of schedules that neither pack nor gather."""
 OF_GATHERING = frozenset(
     {
@@ -317,29 +314,6 @@ def fit_packing(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
     return least_squares(modelled, np.concatenate(seconds), weights, device.costs, sorted(OF_PACKING), _STEPS)
 
 
-def fit_pointers(products: Sequence[Unaligned], device: DeviceCosts) -> Costs:
-    """Return the costs with those of schedules without tensor maps fitted to their times."""
-    parts, seconds = [], []
-    for each in products:
-        places = np.flatnonzero([not one.tma and not one.gathering for one in each.schedules])
-        if len(places):
-            parts.append((each, [each.schedules[place] for place in places.tolist()]))
-            seconds.append(each.seconds[places])
-    if not parts:
-        return dict(device.costs)
-
-    def modelled(given: Mapping[str, float]) -> Numbers:
-        return np.concatenate(
-            [
-                expected_seconds_by_pointers(each.plan, chosen, each.m, each.n, given, device.multiprocessors)
-                for each, chosen in parts
-            ]
-        )
-
-    weights = np.concatenate([(each / each.min()) ** -_FALL for each in seconds])
-    return least_squares(modelled, np.concatenate(seconds), weights, device.costs, sorted(OF_POINTERS), _STEPS)
-
-
 def fit_correction_of_gathering(products: Sequence[Unaligned], device: DeviceCosts) -> Correction:
     """Return the correction of the modelled times of schedules that gather operands.
 
@@ -445,7 +419,6 @@ def fitted_to_unaligned(products: Sequence[Unaligned], start: DeviceCosts) -> De
     """Return the costs and the correction of gathering, fitted to products without tensor maps."""
     found = replace(start, costs=fit_gathering(products, start.costs))
     found = replace(found, costs=fit_packing(products, found))
-    found = replace(found, costs=fit_pointers(products, found))
     return replace(found, gathering=fit_correction_of_gathering(products, found))
 
 
@@ -464,8 +437,9 @@ def _report_of_unaligned(
     print(f"{len(products)} products without tensor maps, {count} times")
     print("regret before: {:.4f}, fitted to all: {:.4f}, left out: {:.4f}".format(*found_of))
     return (
-        f"the costs of gathering, and their correction, are fitted to {count} times of {len(products)} products "
-        f"without tensor maps, whose regret is {found_of[1]:.3f}, and {found_of[2]:.3f} for those that a fit left out"
+        f"the costs of gathering and of packing, and a correction of gathering, are fitted to {count} times of "
+        f"{len(products)} products without tensor maps, whose regret is {found_of[1]:.3f}, and "
+        f"{found_of[2]:.3f} for those that a fit left out"
     )
 
 
@@ -507,8 +481,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         content = {
             "environment": contents[0].get("environment"),
             "device": asdict(device) if device else None,
-            "provenance": f"{'; '.join(sentences)}; the costs of packing and of pointers are rough, from products with "
-            "unaligned leading dimensions",
+            "provenance": f"{'; '.join(sentences)}; the costs of pointers are rough, from products with unaligned "
+            "leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
             "read, stored, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, gathered "
             "cache, memory, merged, added, packed: bytes a second of the device; operator: seconds of a launch of an "

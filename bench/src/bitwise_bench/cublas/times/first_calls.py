@@ -99,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_bench.cublas.times.first_calls", description=(__doc__ or "").split("\n", maxsplit=1)[0]
     )
     parser.add_argument("--out", type=Path, help="where to write the record (JSON)")
+    parser.add_argument("--alone", action="store_true", help="measure products without an epilogue only")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one is not None:
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record: dict[str, Any] = {"environment": environment(), "rows": []}
     names = [(case.epilogue, case.m, case.n, case.k) for case in CASES]
     names += [("none", m, n, k) for m, n, k, _ in ALONE]
-    for number, (epilogue, m, n, k) in enumerate(names):
+    for number, (epilogue, m, n, k) in list(enumerate(names))[len(CASES) if given.alone else 0 :]:
         for name, variable in NUMBERS.items():
             with tempfile.TemporaryDirectory() as folder:
                 for cache in CACHES:

@@ -38,7 +38,7 @@ from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import compile_kernels
 from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
-from bitwise_nvidia_sm90.gemm.tuning import TIMED_WITHOUT_MAPS, tune, tune_at_first_call
+from bitwise_nvidia_sm90.gemm.tuning import firsts_of_kinds, tune, tune_at_first_call
 
 _ROUNDS = 5
 _QUICK_ROUNDS = 3
@@ -133,12 +133,15 @@ class Bench:
                 found.append(each)
         with suppress(UnsupportedGEMM, DriverError):  # whose bytes are compared with those of the default
             compile_kernels(plan, fallback(plan, given.m, given.n), a, b, out)
-        compiled, most = 0, max(self.first_call, TIMED_WITHOUT_MAPS)
-        for each in candidates(desc, plan, a, b, out, 4 + most):
+        for each in firsts_of_kinds(desc, a, b, out):
+            with suppress(UnsupportedGEMM, DriverError):
+                compile_kernels(plan, each, a, b, out)
+        compiled = 0
+        for each in candidates(desc, plan, a, b, out, 4 + self.first_call):
             with suppress(UnsupportedGEMM, DriverError):
                 compile_kernels(plan, each, a, b, out)
                 compiled += 1
-            if compiled > most:
+            if compiled > self.first_call:
                 break
         return found
 

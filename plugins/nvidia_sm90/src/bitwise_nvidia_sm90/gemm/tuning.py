@@ -32,16 +32,11 @@ if TYPE_CHECKING:
 FIRST_CALL_VARIABLE = "BITWISE_TIMED_SCHEDULES"
 """The environment variable with the number of schedules that are timed at the first call of a product.
 
-Without it none is, except those of products without tensor maps of their operands (TIMED_WITHOUT_MAPS), and those of
+Without it none is, except those of products without tensor maps of their operands (`firsts_of_kinds`), and those of
 products with an epilogue for which `timed_with_epilogue` says so.
 """
-TIMED_WITHOUT_MAPS = 3
-"""The schedules that are timed at the first call of a product in which no tensor map has an operand.
-
-Their times are modelled with larger errors: of 334 products on an H200, whose costs were fitted to others, the schedule
-that is expected to be the fastest takes 1.013 of the time of the fastest one, and the fastest of three takes 1.005; the
-largest ratios are 1.27 and 1.15.
-"""
+_RANKED = 400
+"""The schedules among which the first one of each kind is."""
 TIMED_WHERE_CLOSE = 4
 """The schedules that are timed where a kernel with the epilogue is expected to save little."""
 CLOSE = 1.4
@@ -55,9 +50,10 @@ _TURNS, _REPLAYS_IN_TURN = 3, 2
 
 
 def tune(
-    desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, most: int = 32, path: Path | None = None
-) -> tuple[Schedule, float]:
-    """Return the fastest of `most` schedules for operands of this layout, and its time in seconds.
+    desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, most: int = 32, path: Path | None = None,
+    tried: Sequence[Schedule] = (),
+) -> tuple[Schedule, float]:  # fmt: skip
+    """Return the fastest of `most` schedules, or of those `tried`, for operands of this layout, and its seconds.
 
     Later products use it.  It is stored in `path` (default: `schedule_file()`).  `out` is overwritten.  Raises
     ScheduleMismatch if two schedules return different bytes, and UnsupportedGEMM for a descriptor that these kernels do
@@ -68,7 +64,7 @@ def tune(
     plan = planned(desc)
     wanted, right = None, list[Schedule]()
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
-    for chosen in reversed(ranked(plan, a, b, out, most)):
+    for chosen in reversed(tried or ranked(plan, a, b, out, most)):
         try:
             run(desc, a, b, out, chosen)
         except UnsupportedGEMM:
@@ -169,31 +165,40 @@ def timed_at_first_call() -> int | None:
     return int(given)
 
 
-def timed_for_product(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> int:
-    """Return the number of schedules to time at a first call: that of FIRST_CALL_VARIABLE, or TIMED_WITHOUT_MAPS.
+def firsts_of_kinds(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> list[Schedule]:
+    """Return the first schedule that gathers operands, that packs them and that does neither, and the fallback.
 
-    The second is that of products whose schedules pack or gather operands.  Raises ValueError.
+    None for a product that has schedules with tensor maps of its operands.  The expected times of different kinds have
+    different errors: of 334 products on an H200, whose costs were fitted to others, the schedule that is expected to be
+    the fastest takes up to 1.27 times as long as the fastest one.
     """
-    given = timed_at_first_call()
-    if given is not None:
-        return given
     try:
         plan = planned(desc)
     except UnsupportedGEMM:
-        return 0
+        return []
     if not isinstance(plan, MatrixPlan):
-        return 0
-    first = ranked(plan, a, b, out, 2)[0]
-    return TIMED_WITHOUT_MAPS if first.packed or first.gathering else 0
+        return []
+    found: dict[tuple[bool, bool], Schedule] = {}
+    every = ranked(plan, a, b, out, _RANKED)
+    for each in every:
+        found.setdefault((each.packed, bool(each.gathering)), each)
+    kinds = list(found.values())
+    if any(each.tma and not each.packed for each in kinds) or len(kinds) == 1:
+        return []
+    return list(dict.fromkeys([*kinds, every[-1]]))
 
 
 def tune_at_first_call(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    """Tune a product that was not tuned, among `timed_for_product` schedules; none while a graph is captured."""
+    """Tune a product that was not tuned, among `timed_at_first_call()` schedules or `firsts_of_kinds`.
+
+    None is timed while a graph is captured.  Raises ValueError.
+    """
     import torch
 
-    if torch.cuda.is_current_stream_capturing():
+    most = timed_at_first_call()
+    if torch.cuda.is_current_stream_capturing() or (most is not None and most < 2):
         return
-    most = timed_for_product(desc, a, b, out)
-    if most > 1 and not is_tuned(desc, a, b, out):
+    tried = [] if most else firsts_of_kinds(desc, a, b, out)
+    if (most or tried) and not is_tuned(desc, a, b, out):
         with suppress(OSError):  # where the file cannot be written, the result is kept for this process
-            tune(desc, a, b, out, most=most + 1)  # the last one is the fallback
+            tune(desc, a, b, out, most=(most or 0) + 1, tried=tried)  # the last one is the fallback
