@@ -92,7 +92,7 @@ def _is_noted(name: str, schema: Any) -> bool:
 
 def computes(name: str, schema: Any) -> bool:
     """Return whether an operator, whose name is without namespace and overload, computes with tensors that it gets."""
-    return bool(_tensors(schema)) and not _UNNOTED.match(name)
+    return bool(_tensors(schema)) and (is_intercepted(name) or not _UNNOTED.match(name))
 
 
 def _tensors(schema: Any) -> list[str]:

@@ -33,6 +33,7 @@ from typing import Any
 
 from bitwise_bench.models.model_locks import built_model, environment
 from bitwise_torch import batch_invariant
+from bitwise_torch.interception import restore_kernels
 
 PREFILL, DECODE, TRAINING = (512, 2048, 8192), (1, 8, 64), 2048
 """Tokens of a prefill, sequences that decode together, and tokens of a training step."""
@@ -163,8 +164,16 @@ def scopes() -> dict[str, Scope]:
     """Return the measured scopes by name; "PyTorch" is the base of the ratios."""
     found: dict[str, Scope] = {"PyTorch": nullcontext, "mode": batch_invariant}
     if importlib.util.find_spec("batch_invariant_ops") is not None:
-        found["batch_invariant_ops"] = import_module("batch_invariant_ops").set_batch_invariant_mode
+        found["batch_invariant_ops"] = _alternative
     return found
+
+
+@contextmanager
+def _alternative() -> Iterator[None]:
+    """The mode of batch_invariant_ops, which cannot replace kernels that the end of a mode left replaced."""
+    restore_kernels()
+    with import_module("batch_invariant_ops").set_batch_invariant_mode():
+        yield
 
 
 def installed_alternative() -> str:
@@ -203,12 +212,12 @@ def decode(model: Any, cache: Any, token: Any, steps: int) -> None:
     """Compute the logits of so many tokens, one after the other; the cache is as before."""
     import torch
 
-    kept = [(each.keys, each.values) for each in cache.layers]
+    kept = [dict(vars(each)) for each in cache.layers]
     with torch.inference_mode():
         for _ in range(steps):
             model(input_ids=token, past_key_values=cache, use_cache=True)
-    for layer, (keys, values) in zip(cache.layers, kept, strict=True):
-        layer.keys, layer.values = keys, values
+    for layer, state in zip(cache.layers, kept, strict=True):
+        vars(layer).update(state)  # a layer with a window also counts the tokens that it has seen
 
 
 @dataclass(frozen=True)

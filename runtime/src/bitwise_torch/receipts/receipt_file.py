@@ -129,8 +129,8 @@ class Receipt(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Receipt:
-        names = [each.name for each in self.claims]
-        if len(set(names)) < len(names):
+        names = {each.name for each in self.claims}
+        if len(names) < len(self.claims):
             raise ValueError("two claims have one name: remove one")
         problems = [each.problem for each in self.operators]
         if len(set(problems)) < len(problems):
