@@ -508,7 +508,9 @@ def _is_of_floats(opcode: str) -> bool:
 
 
 def _share_number(instruction: Instruction, sources: Sources) -> bool:
-    """Return whether the two operands of an instruction may be one number, behind operations that return it."""
+    """Return whether two operands of different names may be one number, behind operations that return it."""
+    if instruction.operands[1] == instruction.operands[2]:
+        return False
     one, other = (_origins(each, instruction, sources) for each in instruction.operands[1:3])
     return not one.isdisjoint(other)
 
