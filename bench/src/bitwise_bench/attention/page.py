@@ -56,7 +56,8 @@ def _bytes(record: Mapping[str, Any], first: Mapping[str, Any]) -> str:
         + (f" {correctness['mended']}" if "mended" in correctness else "")
         + (f" They do not include {correctness['not covered']}." if "not covered" in correctness else "")
         + ("" if same else " Their descriptors are earlier ones than those of the first GPU of this page.")
-        + f" The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "
+        + (" With earlier kernels, the" if "kernels of invariance" in correctness else " The")
+        + f" last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "
         "of 1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}."
         + "".join(
