@@ -62,6 +62,15 @@ def test_a_clamp_that_the_machine_code_saturates_is_stated(body: str, opcode: st
     assert "1 clamps between 0 and 1 are saturations in the machine code (ptxas" in audited.method
 
 
+def test_products_behind_a_saturation_are_audited() -> None:
+    body = (
+        "mov.b32 %f2, %r2; min.f32 %f3, %f1, 0f3F800000; max.f32 %f4, %f3, 0f00000000; mul.f32 %f5, %f4, %f2;"
+        "add.f32 %f9, %f5, %f1;"
+    )
+    audited = audit_contraction(ARCH.opcodes, parse(kernel(body), "k.ptx"), kernel(body), None)
+    assert opcodes(audited.module) == ["min.f32", "cvt.sat.f32.f32"]
+
+
 OTHERS = {
     "hidden": f"min.f32 %f3, %f1, 0f3F800000; {HIDE} max.f32 %f9, %f4, 0f00000000;",
     "from below first": "max.f32 %f3, %f1, 0f00000000; min.f32 %f9, %f3, 0f3F800000;",

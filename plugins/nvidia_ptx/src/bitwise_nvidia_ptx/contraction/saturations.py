@@ -19,6 +19,7 @@ from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound
 from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas
 from bitwise_nvidia_ptx.contraction.program import Program
 from bitwise_nvidia_ptx.contraction.rewrite import Edit, Rewriting
+from bitwise_nvidia_ptx.text.parser import parse
 
 _ONES = {"f16": 0x3C00, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 
@@ -65,7 +66,9 @@ def stated_saturations(opcodes: OpcodeTable, module: Module, text: str) -> State
             edits = {maximum: Edit((clamp.saturation,), {}) for maximum, clamp in chosen.items()}
             stated = Rewriting(program, text, edits)
             if ptxas.digest(stated.text) == expected:
-                return StatedSaturations(stated.module, stated.text, len(edits), ptxas.description)
+                # Its instructions have the places of the changed text.
+                changed = parse(stated.text, module.file)
+                return StatedSaturations(changed, stated.text, len(edits), ptxas.description)
     except (PtxasNotFound, AssemblyFailed):
         return None
     return None
