@@ -153,7 +153,8 @@ def rows_to_data_file() -> None:
     records = [json.loads(lzma.decompress(path.read_bytes())) for path in RECORDS]
     data = Path(str(files("bitwise_cublas_profiles"))) / "data" / "sm_90-13.1.json"
     tables = {name: list(each) for name, each in profile("13.1", "9.0").tables.items() if each}
-    data.write_text(with_tables(data.read_text(encoding="utf-8"), tables | {"rectifiers": rows_of(records)}), "utf-8")
+    tables["rectifiers"] = list(rows_of(records))
+    data.write_text(with_tables(data.read_text(encoding="utf-8"), tables), "utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
