@@ -62,6 +62,7 @@ SHORTEST = """
     sqrt.rn.f32 %r1, %r2; sin.approx.f32 %r1, %r2; cos.approx.f32 %r1, %r2; tanh.approx.f32 %r1, %r2;
     testp.finite.f32 %p1, %r2; shfl.sync.idx.b32 %r1, %r2, 0, 31, -1; mul24.lo.s32 %r1, %r2, %r3;
     mad24.lo.s32 %r1, %r2, %r3, %r4; dp2a.lo.s32.s32 %r1, %r2, %r3, %r4;
+    ld.global.b32 %r1, [%d5]; ldu.global.b32 %r1, [%d5]; st.global.b32 [%d5], %r1;
 """
 """One instruction of each opcode that states its least number of operands."""
 NOT_MODELLED = {"cnot", "mul24", "mad24", "dp2a"}

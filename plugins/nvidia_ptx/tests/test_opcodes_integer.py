@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
+import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
 from integer_references import Case, cases, edges, nth_set, positions
-from ptx_programs import known, run, store, table
+from ptx_programs import known, run, simulated, store, table
 
 THREADS = 32
 REGISTERS = {
@@ -52,16 +54,29 @@ def program(case: Case, rows: list[tuple[int, ...]]) -> str:
     return "\n".join([*lines, store(result, case.bits)])
 
 
+def is_of_its_text(case: Case, row: tuple[int, ...]) -> bool:
+    """Return whether ptxas evaluates an operation on literals otherwise: on pairs of integers, shifts by 64 or more."""
+    shift = re.fullmatch(r"sh[lr]\.[bus]64", case.opcode) is not None
+    return (shift and row[1] >= 64) or case.opcode.endswith("16x2")
+
+
 CASES = tuple(cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.opcode}{case.suffix}" for case in CASES])
 def test_results_are_those_of_the_isa(case: Case) -> None:
     rows = draws(case, THREADS, 1)
-    found = known(run(program(case, rows), threads=THREADS)[0])
-    mask = (1 << case.bits) - 1
-    expected = {index * case.bits // 8: (case.bits, case.meaning(*row) & mask) for index, row in enumerate(rows)}
-    assert found == expected
+    body, size = program(case, rows), case.bits // 8
+    found = known(run(body, threads=THREADS)[0])
+    results = [case.meaning(*row) & ((1 << case.bits) - 1) for row in rows]
+    if any(is_of_its_text(case, row) for row in rows):
+        assert not found
+        empty = {name: np.zeros(THREADS * size, np.uint8) for name in ("out", "in")}
+        assert simulated(body, [empty], threads=THREADS) == [
+            b"".join(each.to_bytes(size, "little") for each in results)
+        ]
+    else:
+        assert found == {index * size: (case.bits, result) for index, result in enumerate(results)}
 
 
 @pytest.mark.parametrize("case", CASES[::7], ids=[f"{case.opcode}{case.suffix}" for case in CASES[::7]])
@@ -77,7 +92,8 @@ def test_literal_operands(case: Case) -> None:
                 else line
             )
         found = known(run(line + store(result, case.bits), threads=1)[0])
-        assert found == {0: (case.bits, case.meaning(*row) & ((1 << case.bits) - 1))}
+        expected = {0: (case.bits, case.meaning(*row) & ((1 << case.bits) - 1))}
+        assert found == ({} if is_of_its_text(case, row) else expected)
 
 
 def test_a_byte_in_a_wider_register_is_extended() -> None:

@@ -197,7 +197,7 @@ def load_info(instruction: Instruction) -> InstructionInfo:
     return replace(info, nondeterminism="memory is read that other blocks may be writing", acquires=acquires)
 
 
-@TABLE.opcode("ld", "ldu", operands=load_info)
+@TABLE.opcode("ld", "ldu", operands=load_info, least=2)
 def load(instruction: Instruction, context: Context) -> Step:
     """ld from parameters, constants, shared and global memory, vectors included."""
     space, count, kind = _access(instruction)

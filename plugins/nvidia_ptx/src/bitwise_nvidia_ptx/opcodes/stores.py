@@ -48,7 +48,7 @@ def _info(instruction: Instruction) -> InstructionInfo:
     return NO_DESTINATION.info(instruction, effects)
 
 
-@TABLE.opcode("st", operands=_info)
+@TABLE.opcode("st", operands=_info, least=2)
 def store(instruction: Instruction, context: Context) -> Step:
     """st, and st.async{.weak}.shared::cluster.mbarrier::complete_tx::bytes{.v2, .v4}.type [a], b, [mbarrier]."""
     parts = instruction.opcode.split(".")
