@@ -74,7 +74,7 @@ def _ratios(record: Mapping[str, Any], scopes: Sequence[str]) -> str:
 
 def pictured_mode_costs(record: Mapping[str, Any]) -> str:
     """Return `mode_costs` under their picture."""
-    return f"![Times in the mode beside PyTorch's](pictures/mode-costs.svg)\n\n{mode_costs(record)}"
+    return f"![Times in the mode beside PyTorch's](../pictures/mode-costs.svg)\n\n{mode_costs(record)}"
 
 
 def mode_costs(record: Mapping[str, Any]) -> str:

@@ -528,7 +528,9 @@ def _origins(operand: Operand, user: Instruction, sources: Sources) -> set[tuple
         for made in sources.defined(Register(name), reader):
             apart = any(isinstance(each, Vector) for each in made.operands)
             if sources.passes_on(made) and not apart:
-                pending += [(each, made) for source in made.operands[1:] for each in registers_of(source)]
+                # The predicate of a selection is no number that it returns.
+                numbers = made.operands[1:-1] if made.opcode.startswith("selp.") else made.operands[1:]
+                pending += [(each, made) for source in numbers for each in registers_of(source)]
             else:
                 found.add((name, id(made)))
     return found
