@@ -86,7 +86,7 @@ def test_a_copy_of_an_accumulator_is_the_accumulator() -> None:
         ("fma.rn.f32 %r22, %r22, %r32, %r35", "fma.rn.f32 %r22, %r22, %r34, %r35"),
         ("fma.rn.f32 %r22, %r22, %r32, %r35", "fma.rn.f32 %r22, %r21, %r32, %r35"),
         ("fma.rn.f32 %r22, %r22, %r32, %r35", "fma.rn.f32 %r22, %r35, %r32, %r22"),
-        ("mov.b32 %r20, %r30", "mov.b32 %r20, %r8"),
+        ("mov.b32 %r20, %r30", "add.rn.f32 %r20, %r30, %r8"),
     ],
 )
 def test_different_dependences_differ(before: str, after: str) -> None:

@@ -442,7 +442,7 @@ def test_answers_of_the_distribution_are_the_default(file: str, monkeypatch: pyt
         "13.1.0), NVIDIA H200 (cuBLASLt 13.1.0): give another name, a file with --answers, or --live on a GPU\n",
     )  # fmt: skip
     assert run("65", "640", "--device", "NVIDIA")[2].startswith(
-        "bitwise: --device NVIDIA is a part of several names of"
+        "bitwise: --device 'NVIDIA' is a part of several names of"
     )
     assert "NVIDIA H200" in run("65", "640", "--device", "H200")[1]
     older = replace(h200, provenance={**h200.provenance, "library": "12.8.4"})

@@ -143,7 +143,7 @@ def test_missing_fields_are_named_in_one_sentence(kind: str) -> None:
     ("fields", "sentence"),
     [
         ({"model_type": "mamba"}, "the fields of model_type 'mamba' are not known; known are apertus, "),
-        ({"model_type": None}, "the fields model_type is missing; known are apertus, "),
+        ({"model_type": None}, "model_type is missing; known are apertus, "),
         ({"hidden_size": "4096"}, "hidden_size is '4096'; it is a whole number from 1 to 16777215"),
         ({"hidden_size": True}, "hidden_size is True; it is a whole number"),
         ({"vocab_size": 0}, "vocab_size is 0; it is a whole number from 1"),

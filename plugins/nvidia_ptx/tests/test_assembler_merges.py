@@ -511,8 +511,7 @@ UNMERGED = {
         "neg.s16 %h3, %h1;", HALF, "cvt.rm.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
     "logic operation on three values": ("lop3.b32 %r3, %r1, %r2, %r5, 0xc0;", PAIR, "xor.b32 %r9, %r3, %r1;"),
     "maximum of two numbers that one predicate selects": (
-        "setp.lt.s32 %p1, %r5, 7; selp.f32 %f3, %f1, 0fFF800000, %p1; selp.f32 %f4, %f2, 0fFF800000, %p1;",
-        "mov.b32 %r3, %f3; shfl.sync.bfly.b32 %r3, %r3, 0, 31, -1; mov.b32 %f3, %r3;",
+        "setp.lt.s32 %p1, %r5, 7; selp.f32 %f3, %f1, 0fFF800000, %p1; selp.f32 %f4, %f2, 0fFF800000, %p1;", WORD,
         "max.f32 %f9, %f3, %f4; mov.b32 %r9, %f9;"),
     "pair that some lanes load": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r3, 0; @%p1 ld.global.b32 %r3, [%d2+8];", PAIR,
                                   "mul.rn.bf16x2 %r9, %r3, %r2;"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import tempfile
 from importlib import import_module
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from bitwise_bench.public_kernels.tensors import Tensors
 def pairs(t: Tensors) -> None:
     """Call attention over pairs, forward and backward."""
     stub("jaxtyping", Bool=dict, Float=dict)
-    stub("platformdirs", user_config_dir=lambda **names: "/tmp/triangle-attention")
+    stub("platformdirs", user_config_dir=lambda **names: tempfile.gettempdir())
     with patch.object(importlib.metadata, "version", lambda name: "0.1.13"):
         module = import_module("trifast.torch")
     q, k, v = (t.normal(1, 2, 37, 37, 32, dtype="bfloat16", grad=True) for _ in range(3))
