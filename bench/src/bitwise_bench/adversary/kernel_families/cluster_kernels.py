@@ -13,7 +13,7 @@ from bitwise_bench.adversary.instruction_sets.languages import LANGUAGES
 from bitwise_bench.adversary.kernel_families.block_kernels import END, HEAD, exchange, mixing
 
 
-def _head(blocks: int) -> str:
+def cluster_head(blocks: int) -> str:
     """Return the start of a kernel in clusters of a number of blocks, each of which has a next one.
 
     %r71: the own 16 bytes of shared memory; %r74: those of the next block; %r75: the own ones by rank; %r72 and %r73:
@@ -131,7 +131,7 @@ def _by_rank(dice: random.Random, blocks: int = 2) -> Shape:
     return Shape(slots, 64, fixed=(2, 1))
 
 
-_TWO, _FOUR = (Frame(LANGUAGES["ptx"], _head(blocks), END) for blocks in (2, 4))
+_TWO, _FOUR = (Frame(LANGUAGES["ptx"], cluster_head(blocks), END) for blocks in (2, 4))
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         "memories of a cluster": Family(_TWO, _exchanged), "mbarriers of a cluster": Family(_TWO, _handed_over),

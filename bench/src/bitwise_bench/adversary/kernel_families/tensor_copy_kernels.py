@@ -180,9 +180,88 @@ def _multicast(dice: random.Random) -> Shape:
     return Shape(slots, 64, fixed=(7, 1), repeats=2)
 
 
+def _parts(dice: random.Random) -> Shape:
+    """Boxes of tensors of one and three dimensions, in types of 16 and 32 bits, with zeros outside."""
+    rank, word = dice.choice((1, 3)), dice.choice((2, 4))
+    box = (64,) if rank == 1 else dice.choice(((8, 2, 4), (8, 4, 2), (16, 2, 2)))
+    size = word
+    for each in box:
+        size *= each
+    types = ("0x1", "0x6", "0xa") if word == 2 else ("0x2", "0x3", "0x7")
+    lengths = ((64, 60, 33), (2, 3, 4), (4, 3, 2)) if rank == 1 else ((box[0], box[0] - 3), (box[1], 3, 1), (box[2], 3))
+    axes = range(rank)
+    slots: list[Slot] = [
+        (
+            _field("rank", hex(rank - 1))
+            + "".join(_field("element_stride", f"{hex(axis)}, 1") + _field("box_dim", f"{hex(axis)}, {box[axis]}") for axis in axes)
+            + _field("interleave_layout", "0x0") + _field("swizzle_mode", "0x0"),
+        ),
+        (_field("global_address", "%d2", "b64"), "add.s64 %d14, %d2, 32; " + _field("global_address", "%d14", "b64")),
+        *(tuple(_field("global_dim", f"{hex(axis)}, {each}") for each in lengths[axis][:2]) for axis in axes),
+        *(tuple(_field("global_stride", f"{hex(axis)}, {each}", "b64") for each in ((64, 80), (128, 64))[axis]) for axis in range(rank - 1)),
+        (_field("fill_mode", "0x0"),),
+        tuple(_field("elemtype", each) for each in dice.sample(types, 2)),
+        (_PUBLISHED,),
+    ]  # fmt: skip
+    copy = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    starts = [(0,), (8,), (-8,), (32,)] if rank == 1 else [(0, 0, 0), (4, 0, 0), (0, 1, -1), (-4, 0, 1), (0, 2, 0)]
+    begin = len(slots)
+    for turn in range(dice.choice((1, 2))):
+        expect = f"@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%d11], {size};"
+        registers = ", ".join(f"%r{81 + axis}" for axis in axes)
+        slots += [
+            tuple(
+                "".join(f"mov.b32 %r{81 + axis}, {start[axis]};" for axis in axes)
+                + f"{expect} @%p1 {copy} [%d8], [%d12, {{{registers}}}], [%d11];"
+                for start in dice.sample(starts, 3)
+            ),
+            (f"W{turn}: mbarrier.try_wait.parity.shared.b64 %p10, [%d11], {turn}; @!%p10 bra W{turn};",),
+            tuple(
+                f"xor.b32 %r86, %r0, {lane}; and.b32 %r86, %r86, {size // 8 - 1}; mul.wide.u32 %d15, %r86, 8; add.s64 %d15, %d15, %d8; {load}"
+                for lane in (0, dice.choice((1, 2)))
+                for load in ("ld.shared.v2.b32 {%r24, %r25}, [%d15];", "ld.shared.b64 %d16, [%d15]; mov.b64 {%r24, %r25}, %d16;")
+            ),
+            pick(dice, "add.rn.f32 %r20, %r20, %r24; max.f32 %r21, %r21, %r25; bar.sync 0;", "xor.b32 %r20, %r20, %r24; mov.b32 %r21, %r25; bar.sync 0;"),
+        ]  # fmt: skip
+    return Shape(slots, 64, fixed=(begin, 0), repeats=2)
+
+
+def _reductions(dice: random.Random) -> Shape:
+    """Boxes that are combined with the block's part of the output, of which parts may be outside."""
+    width, rows = dice.choice(((8, 32), (16, 16)))
+    kind, verbs = dice.choice(
+        (("0x2", ("add", "min", "max", "and", "or", "xor")), ("0x3", ("add", "min", "max")), ("0x7", ("add",)))
+    )
+    verb = dice.choice(verbs)
+    lane = dice.choice((1, 3))
+    place = "mul.wide.u32 %d15, %r83, 16; add.s64 %d15, %d15, %d8;"
+    chunk = "st.shared.v4.b32 [%d15], {%r20, %r21, %r22, %r23};"
+    slots: list[Slot] = [
+        (_FIXED + _field("box_dim", f"0x0, {width}") + _field("box_dim", f"0x1, {rows}"),),
+        ("mul.wide.u32 %d14, %r9, 1024; add.s64 %d14, %d0, %d14; " + _field("global_address", "%d14", "b64"),),
+        tuple(_field("global_dim", f"0x0, {each}") for each in (width, width - 4)),
+        tuple(_field("global_dim", f"0x1, {each}") for each in (rows, rows - 3)),
+        (_field("global_stride", f"0x0, {4 * width}", "b64"),), (_field("elemtype", kind),), (_field("swizzle_mode", "0x0"),), (_PUBLISHED,),
+        mixing(dice, ("%r20", "%r21", "%r22", "%r23")),
+        (f"mov.b32 %r83, %r0; {place} {chunk}", f"xor.b32 %r83, %r0, {lane}; {place} {chunk}"),
+        ("fence.proxy.async.shared::cta; bar.sync 0;",),
+    ]  # fmt: skip
+    reduce = "cp.reduce.async.bulk.tensor.2d.global.shared::cta.{}.tile.bulk_group [%d12, {{%r81, %r82}}], [%d8];"
+    places = dice.sample([(0, 0), (0, 0), (0, 1), (4, 0)], 3)
+    reduced = tuple(
+        f"mov.b32 %r81, {x}; mov.b32 %r82, {y}; @%p1 {reduce.format(each)}"
+        for x, y in places
+        for each in (verb, verb, dice.choice(verbs))
+    )
+    slots += [reduced] * dice.choice((1, 2))
+    slots.append(("@%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;",))
+    return Shape(slots, 64, fixed=(8, 1), repeats=2)
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         "tensor copies": Family(_FRAME, _copies), "tensor stores": Family(Frame(LANGUAGES["ptx"], _HEAD, "ret; }\n"), _stores),
+        "parts of tensors": Family(_FRAME, _parts), "reductions into tensors": Family(Frame(LANGUAGES["ptx"], _HEAD, "ret; }\n"), _reductions),
         "copies to a cluster": Family(Frame(LANGUAGES["ptx"], _CLUSTER_HEAD, END), _multicast),
     }
 )  # fmt: skip
