@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from bitwise_core.assembly.module import Instruction, Operand, Register
-from bitwise_nvidia_ptx.assembler_choices.extrema import followed, literals_of, roots_of
+from bitwise_nvidia_ptx.assembler_choices.roots import followed, literals_of, may_agree, roots_of, share_number
 from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 
 _EQUALITY = re.compile(r"setp\.eq\.([\w.]*\.)?[bsu](16|32|64)")
@@ -31,7 +31,9 @@ def compares_with_extremum(instruction: Instruction, sources: Sources) -> bool:
         return False
     first, second = instruction.operands[1:3]
     return any(
-        _may_be_one(bound, made, other, instruction, bits, sources)
+        share_number(bound, made, other, instruction, sources)
+        or may_agree(bound, made, other, instruction, bits, sources)
+        or (made.opcode.endswith("x2") and _are_literals(bound, made, other, instruction, sources))
         for number, other in ((first, second), (second, first))
         for made, bits in _extrema(number, instruction, sources)
         for bound in _choices(made)
@@ -41,11 +43,8 @@ def compares_with_extremum(instruction: Instruction, sources: Sources) -> bool:
 def _extrema(number: Operand, user: Instruction, sources: Sources) -> Iterator[tuple[Instruction, int]]:
     """Yield the extrema that a number may be which write a predicate, with the width of their operands."""
     if any(map(_OF_SHORT.fullmatch, sources.present)):
-        yield from (
-            (made, 16)
-            for _, made in followed(number, user, sources)
-            if made is not None and _OF_SHORT.fullmatch(made.opcode)
-        )
+        extrema = (made for _, made in followed(number, user, sources) if made is not None)
+        yield from ((made, 16) for made in extrema if _OF_SHORT.fullmatch(made.opcode))
     if not user.opcode.endswith(("16", "s32")):
         return
     for outer in sources.of(number, user=user):
@@ -87,16 +86,6 @@ def _roots(operands: Sequence[Operand], user: Instruction, sources: Sources) -> 
     return set[object]().union(*(roots_of(each, user, sources) for each in operands))
 
 
-def _may_be_one(
-    one: Operand, user: Instruction, other: Operand, reader: Instruction, bits: int, sources: Sources
-) -> bool:
-    """Return whether two operands may be one number of some bits for an assembler."""
-    if not roots_of(one, user, sources).isdisjoint(roots_of(other, reader, sources)):
-        return True
-    ones = (1 << bits) - 1
-    first, second = (
-        {None if number is None else number & ones for number in literals_of(each, at, sources)}
-        for each, at in ((one, user), (other, reader))
-    )
-    pairs = user.opcode.endswith("x2") or None in first | second
-    return bool(first & second) or (bool(first and second) and pairs)
+def _are_literals(one: Operand, user: Instruction, other: Operand, reader: Instruction, sources: Sources) -> bool:
+    """Return whether an assembler knows two operands, of which a half may be one number."""
+    return bool(literals_of(one, user, sources) and literals_of(other, reader, sources))

@@ -16,18 +16,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector, registers_of
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register
+from bitwise_nvidia_ptx.assembler_choices.roots import may_agree, share_number
 from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 
 _COMPARISON = re.compile(r"setp?\.(lt|le|gt|ge)u?\.([\w.]*\.)?f32")
 _PLAIN = re.compile(r"setp\.(lt|le|gt|ge)(u?)\.(ftz\.)?f32")
 """A comparison without another condition."""
 _INTEGER_COMPARISON = re.compile(r"setp\.[\w.]*\.[bsu](16|32|64)")
-_FLOAT = re.compile(r"\.(b?f|tf|e\d)\w*")
-_KEEPING = frozenset(
-    {"add", "sub", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "mov", "cvt", "neg"}
-)
-"""Operations that, on integers, may leave a number as it is, or undo what another one did."""
 _ALL_BUT_SIGN = 0x7FFFFFFF
 _LEAST_NORMAL = 0x00800000
 
@@ -59,9 +55,9 @@ def extremum_of(
             for truth, chosen, literal in ((True, choices[0], choices[1]), (False, choices[1], choices[0])):
                 if not isinstance(chosen, Register) or not isinstance(number, Register):
                     continue
-                if not _may_agree(literal, instruction, bound, comparison, sources):
+                if not may_agree(literal, instruction, bound, comparison, 32, sources):
                     continue
-                if roots_of(chosen, instruction, sources).isdisjoint(roots_of(number, comparison, sources)):
+                if not share_number(chosen, instruction, number, comparison, sources):
                     continue
                 nans = not _is_number(chosen, truth, predicate, instruction, number, comparison, sources)
                 subnormals = ".ftz" in comparison.opcode and sources.may_be(bound, _is_subnormal_or_zero, comparison)
@@ -115,78 +111,5 @@ def _comparisons(predicate: Operand, user: Instruction, sources: Sources) -> Ite
                 yield from (one for one in made if one.opcode.startswith("set.") and _COMPARISON.fullmatch(one.opcode))
 
 
-def _may_agree(
-    literal: Operand, instruction: Instruction, bound: Operand, comparison: Instruction, sources: Sources
-) -> bool:
-    """Return whether an operand of a selection and one of a comparison may be one number that the assembler knows."""
-    one, other = literals_of(literal, instruction, sources), literals_of(bound, comparison, sources)
-    return bool(one & other) or (bool(one and other) and None in one | other)
-
-
-def literals_of(operand: Operand, user: Instruction, sources: Sources) -> set[int | None]:
-    """Return the literals that an operand may be, None for a computed one; nothing if it may be another number."""
-    if isinstance(operand, Immediate):
-        return {operand.value & 0xFFFFFFFF}
-    pending, seen, found = [(operand, user)], set[int](), set[int | None]()
-    while pending:
-        made = list(sources.defined(*pending.pop()))
-        if not made:
-            return set()
-        for each in made:
-            source = each.operands[-1]
-            if id(each) in seen:
-                continue
-            seen.add(id(each))
-            if each.opcode.startswith("mov.") and len(each.operands) == 2 and isinstance(source, Immediate):
-                found.add(source.value & 0xFFFFFFFF)
-            elif each.opcode.startswith("mov.") and len(each.operands) == 2 and isinstance(source, Register):
-                pending.append((source, each))
-            elif sources.follows_from_literals(sources.places[id(each)]) or sources.finds(each):
-                found.add(None)
-            else:
-                return set()
-    return found
-
-
 def _is_subnormal_or_zero(number: int) -> bool:
     return number & _ALL_BUT_SIGN < _LEAST_NORMAL
-
-
-def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[object]:
-    """Return what an operand may have been computed from by operations that may leave a number as it is.
-
-    Two instructions of one text are one root: an assembler may compute both once.
-    """
-    found: set[object] = set()
-    for name, made in followed(operand, user, sources):
-        if made is None:
-            found.add(name)
-        elif not (made.opcode.startswith("mov.") and isinstance(made.operands[-1], Immediate)):
-            written = made.operands[0]
-            place = written.items.index(Register(name)) if isinstance(written, Vector) else 0
-            found.update(((name, id(made)), (made.opcode, made.operands[1:], place)))
-    return found
-
-
-def followed(operand: Operand, user: Instruction, sources: Sources) -> Iterator[tuple[str, Instruction | None]]:
-    """Yield the registers, with their definitions, behind operations that may leave a number as it is.
-
-    A register without a definition has None.
-    """
-    pending = [(name, user) for name in registers_of(operand)]
-    seen: set[tuple[str, int]] = set()
-    while pending:
-        name, reader = pending.pop()
-        definitions = list(sources.defined(Register(name), reader))
-        if not definitions:
-            yield name, None
-        for made in definitions:
-            if (name, id(made)) in seen:
-                continue
-            seen.add((name, id(made)))
-            yield name, made
-            base = made.opcode.partition(".")[0]
-            keeps = base in _KEEPING and _FLOAT.search(made.opcode) is None
-            if keeps or base in ("div", "min", "max") or sources.passes_on(made):
-                pending += [(each, made) for source in made.operands[1:] for each in registers_of(source)]
-            pending += [(each, sources.kernel.instructions[index]) for each, index in sources.stored(made)]

@@ -21,7 +21,8 @@ _OF_ONE_NUMBER = frozenset({"xor", "sub", "set", "lop3"})
 _OF_ONE_VALUE = frozenset({"xor", "sub", "add", "and", "or", "set"})
 """Operations that may leave a number of two that are computed from one, such as `x & ~x` and `(x + 3) - x`."""
 _INVERTIBLE = re.compile(r"mov\.\w+|(add|sub|neg|xor|not)\.(cc\.)?[sub]\d+")
-_TURNING = frozenset({"sub", "neg", "xor", "not"})
+_PRODUCT = re.compile(r"mul\.lo\.[su]\d+")
+_TURNING = frozenset({"sub", "neg", "xor", "not", "mul"})
 """Operations whose result a sum may take back: a sum of sums of one number leaves no number."""
 _UNSIGNED_LIMIT = re.compile(r"setp\.(ge|lt|hs|lo|gt|le|hi|ls)\.([\w.]*\.)?u\d")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
@@ -227,10 +228,19 @@ def _restorable(definitions: Mapping[str, list[Instruction]]) -> Mapping[str, fr
     """Return the registers from which each register is computed by operations that keep all of their bits."""
     found = {}
     for name, made in definitions.items():
-        kept = [each for each in made if _INVERTIBLE.fullmatch(each.opcode) is not None]
+        kept = [each for each in made if _INVERTIBLE.fullmatch(each.opcode) or _is_odd_multiple(each, definitions)]
         if kept:
             found[name] = frozenset(one for each in kept for one in registers_of(*each.operands[1:]))
     return found
+
+
+def _is_odd_multiple(made: Instruction, definitions: Mapping[str, list[Instruction]]) -> bool:
+    """Return whether an instruction may multiply by an odd literal, which another product takes back."""
+    if _PRODUCT.fullmatch(made.opcode) is None:
+        return False
+    factors = [*made.operands[1:]]
+    factors += [one.operands[-1] for name in registers_of(*factors) for one in definitions.get(name, ())]
+    return any(isinstance(each, Immediate) and each.value & 1 for each in factors)
 
 
 def _share(names: list[str], restorable: Mapping[str, frozenset[str]]) -> bool:

@@ -42,9 +42,10 @@ from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_choices.eight_bit_pairs import joined_conversions
 from bitwise_nvidia_ptx.assembler_choices.equalities import compares_with_extremum
-from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of, roots_of
+from bitwise_nvidia_ptx.assembler_choices.extrema import extremum_of
 from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_by_operations
 from bitwise_nvidia_ptx.assembler_choices.ranges import compared_by_range
+from bitwise_nvidia_ptx.assembler_choices.roots import extrema_of_one_number, roots_of, share_number
 from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
 from bitwise_nvidia_ptx.assembler_choices.usual_operations import is_operation, unusual_operations
 
@@ -65,7 +66,6 @@ _OF_SIGNED = re.compile(
     r"|setp\.(lt|le|gt|ge)[\w.]*\.s(32|64)|cvt\.([\w.]*\.)?[subf]+\d+\.s(32|64)"
 )
 """Operations on 32 and 64 bits whose result depends on whether an operand has a sign."""
-_EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 _SIGN_XORED = re.compile(r"(min|max)[\w.]*\.xorsign\.abs\.(b?f\d+(x2)?)")
 _UPPER_HALF = re.compile(r"mul\.hi\.[us]16")
 _OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp)\.([\w.]*\.)?b?f16")
@@ -260,12 +260,13 @@ def _merge_of(instruction: Instruction, sources: Sources) -> _Merge | None:
         form = FLOAT_FORMATS["fp32"] if opcode.endswith(".f32") else None
         return _Merge("an extremum with the signs of NaNs that an operation before it may leave as they are", form=form)
     if base == "copysign":
-        return _Merge("a copy of a number's own sign") if _share_roots(instruction, sources) else None
+        own = operands[0] == operands[1] or share_number(operands[0], instruction, operands[1], instruction, sources)
+        return _Merge("a copy of a number's own sign") if own else None
     if base in ("min", "max") and (other := _of_other_nans(opcode, operands, sources)) is not None:
         return other
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
-    if _EXTREMUM_OF_FLOATS.fullmatch(opcode) and _share_number(instruction, sources):
+    if id(instruction) in extrema_of_one_number(sources):
         what = "an extremum of a number with itself, which keeps the bits of its NaN"
         return _Merge(what, form=_SCALAR_FORMS.get(opcode.rsplit(".", 1)[-1]))
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
@@ -497,43 +498,8 @@ def _has_signs(operand: Operand, sources: Sources) -> bool:
     return False
 
 
-def _share_roots(instruction: Instruction, sources: Sources) -> bool:
-    """Return whether the two operands of an instruction may be one number, or its magnitude or negation."""
-    one, other = instruction.operands[1:3]
-    return one == other or not roots_of(one, instruction, sources).isdisjoint(roots_of(other, instruction, sources))
-
-
 def _is_of_floats(opcode: str) -> bool:
     return re.fullmatch(r"(add|sub|mul|fma|min|max|neg|abs|cvt)\.([\w.]*\.)?b?f\d+(x2)?", opcode) is not None
-
-
-def _share_number(instruction: Instruction, sources: Sources) -> bool:
-    """Return whether two operands of different names may be one number, behind operations that return it."""
-    if instruction.operands[1] == instruction.operands[2]:
-        return False
-    one, other = (_origins(each, instruction, sources) for each in instruction.operands[1:3])
-    return not one.isdisjoint(other)
-
-
-def _origins(operand: Operand, user: Instruction, sources: Sources) -> set[tuple[str, int]]:
-    """Return the registers, with what writes them, that an operand may hold behind operations that return a number."""
-    found: set[tuple[str, int]] = set()
-    seen: set[tuple[str, int]] = set()
-    pending = [(name, user) for name in registers_of(operand)]
-    while pending:
-        name, reader = pending.pop()
-        if (name, id(reader)) in seen:
-            continue
-        seen.add((name, id(reader)))
-        for made in sources.defined(Register(name), reader):
-            apart = any(isinstance(each, Vector) for each in made.operands)
-            if sources.passes_on(made) and not apart:
-                # The predicate of a selection is no number that it returns.
-                numbers = made.operands[1:-1] if made.opcode.startswith("selp.") else made.operands[1:]
-                pending += [(each, made) for source in numbers for each in registers_of(source)]
-            else:
-                found.add((name, id(made)))
-    return found
 
 
 def _takes_upper_half(opcode: str) -> bool:

@@ -26,6 +26,7 @@ _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
 _INVERTIBLE = re.compile(r"(add|sub|neg)\.(cc\.)?[su]\d+|(xor|not|brev)\.b\d+")
 """Operations on integers that another one may undo."""
+_PRODUCT = re.compile(r"mul\.lo\.[su]\d+")
 _BETWEEN_INTEGERS = re.compile(r"cvt\.(sat\.)?[su]\d+\.[su]\d+")
 _OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide)|min|max|div)\.(cc\.)?[su]\d+")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
@@ -65,6 +66,9 @@ class Sources:
         """Whether the kernel compares floats of a width."""
         self.ranges: dict[int, Any] = {}
         """The ranges of the results of instructions, by their identities (`ranges`)."""
+        self.of_one_number: set[int] = set()
+        """The extrema of floats whose operands may be one number, by their identities (`roots`)."""
+        self.knows_extrema = False
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
@@ -214,7 +218,7 @@ class Sources:
 
         The other one changes them, and its result is an operand of this one, also behind moves.
         """
-        if _INVERTIBLE.fullmatch(self.kernel.instructions[index].opcode) is None:
+        if not self.is_invertible(self.kernel.instructions[index]):
             return
         pending = [(name, index) for name in self.flow.infos[index].reads]
         seen = set[int]()
@@ -225,10 +229,17 @@ class Sources:
                 seen.add(inner)
                 instruction = self.kernel.instructions[inner]
                 reads = [(name, inner) for name in self.flow.infos[inner].reads]
-                if _INVERTIBLE.fullmatch(instruction.opcode) is not None:
+                if self.is_invertible(instruction):
                     yield from reads
                 elif self.passes_on(instruction):
                     pending += reads
+
+    def is_invertible(self, instruction: Instruction) -> bool:
+        """Return whether an instruction is an operation on integers that another one may undo."""
+        if _INVERTIBLE.fullmatch(instruction.opcode) is not None:
+            return True
+        product = _PRODUCT.fullmatch(instruction.opcode) is not None
+        return product and any(self.may_be(each, _is_odd, instruction) for each in instruction.operands[1:])
 
     def stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
         """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
@@ -328,6 +339,10 @@ class Sources:
         elif base == "and":
             neutral = lambda number: number & low == low  # noqa: E731
         return neutral is not None and any(self.may_be(each, neutral, instruction) for each in sources)
+
+
+def _is_odd(number: int) -> bool:
+    return bool(number & 1)
 
 
 def bits_of(instruction: Instruction) -> int:
