@@ -106,15 +106,21 @@ def in_rows(last: int) -> str:
     return f"{masked} {rows} {joined} mov.b32 %r3, %f1; shfl.sync.idx.b32 %r4, %r3, 31, 31, -1; mov.b32 %f1, %r4;"
 
 
-def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    followed: list[bool] = []
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return whether members are followed in each domain that is made."""
+    noted: list[bool] = []
     original = TermDomain.__init__
 
-    def noted(self: TermDomain, *arguments: object, follows_members: bool = False) -> None:
-        followed.append(follows_members)
+    def made(self: TermDomain, *arguments: object, follows_members: bool = False) -> None:
+        noted.append(follows_members)
         original(self, *arguments, follows_members=follows_members)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TermDomain, "__init__", noted)
+    monkeypatch.setattr(TermDomain, "__init__", made)
+    return noted
+
+
+def test_members_are_followed_only_where_lanes_hold_one_value(followed: list[bool]) -> None:
     signature(loaded(LANES - 1) + combined("max", (16, 8, 4, 2, 1)) + STORED)
     assert followed == [False]
     signature(loaded(ELEMENTS - 1) + combined("max", (16, 8, 4, 2, 1)) + STORED)
@@ -125,18 +131,14 @@ def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytes
     assert found == signature(in_one_thread("max.NaN", ELEMENTS - 1) + STORED)
 
 
-def test_the_set_of_a_value_and_itself_repeats_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_set_of_a_value_and_itself_repeats_no_member(followed: list[bool]) -> None:
     """LLVM quiets a NaN by the maximum of a value and itself, also of one that many lanes hold."""
-    noted: list[bool] = []
-    repeats = TermDomain.repeats_members.fget
-    assert repeats is not None
-    monkeypatch.setattr(TermDomain, "repeats_members", property(lambda self: noted.append(repeats(self)) or noted[-1]))
     quieted = (
         "mov.b32 %r3, %f1; shfl.sync.idx.b32 %r4, %r3, 15, 31, -1; setp.lt.u32 %p3, %r0, 16; @%p3 mov.b32 %r4, %r3;"
         "mov.b32 %f2, %r4; max.f32 %f2, %f2, %f2; min.f32 %f1, %f1, %f2;"
     )
     signature(loaded(LANES - 1) + combined("min", (1, 2)) + quieted + STORED)
-    assert noted == [False]
+    assert followed == [False]
 
 
 def drawn_program(random: np.random.Generator, places: list[int]) -> str:
@@ -179,3 +181,13 @@ def test_equal_sets_are_equal_functions() -> None:
             programs += 1
     assert len(classes) < programs - 10
     assert all(len(found) == 1 for found in classes.values())
+
+
+def test_contributions_of_atomic_operations_that_are_one_element() -> None:
+    """The contributions to an element are combined after the last instruction."""
+    place = "mul.wide.u32 %d3, %r0, 4; add.s64 %d3, %d0, %d3; ld.global.b32 %r6, [%d1];"
+    largest = "red.global.max.s32 [%d3], {};"
+    one, other = (
+        loaded(ELEMENTS - 1) + place + "".join(map(largest.format, order)) for order in (("%r2", "%r6"), ("%r6", "%r2"))
+    )
+    assert signature(one) == signature(other) != signature(loaded(ELEMENTS - 1) + place + largest.format("%r2"))

@@ -56,9 +56,16 @@ class _ObservingDomain(BitsDomain):
         result = super().floating(operation, operands, properties)
         for value, form in zip((result, *operands), (operation.result, *operation.operands), strict=True):
             if isinstance(form, FloatFormat) and isinstance(value, np.ndarray):
-                self.nans |= nan_of(value, form)
-        self.violated |= non_finite_lanes(operation, operands, result)
+                self.nans |= self._of_lanes(nan_of(value, form))
+        self.violated |= self._of_lanes(non_finite_lanes(operation, operands, result))
         return result
+
+    def _of_lanes(self, found: bool | Array) -> bool | Array:
+        """Return what was found in each lane; in contributions to elements, which have no lane, it counts for all."""
+        if isinstance(found, bool):
+            return found
+        alike = all(one in (1, other) for one, other in zip(found.shape, self.nans.shape, strict=True))
+        return found if alike else np.full_like(self.nans, found.any())
 
 
 class _RecordingMemory(BitsMemory):

@@ -407,14 +407,24 @@ def outputs_of_all_blocks(
     """
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
+    domain = TermDomain(options.assume)
+    domain.stop_where_members_repeat()
+    with suppress(MembersRepeat):
+        return _outputs_in(domain, ready, buffers, options, work, most_stored)
+    return _outputs_in(TermDomain(options.assume, follows_members=True), ready, buffers, options, work, most_stored)
+
+
+def _outputs_in(
+    domain: TermDomain,
+    ready: PreparedLaunch,
+    buffers: Mapping[str, int],
+    options: Options,
+    work: int | None,
+    most_stored: int | None,
+) -> dict[int, Output] | None:
+    """Execute all blocks over a domain, see `outputs_of_all_blocks`.  Raises Unsupported and MembersRepeat."""
     try:
-        domain = TermDomain(options.assume)
-        domain.stop_where_members_repeat()
-        with suppress(MembersRepeat):
-            memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
-        if domain.repeats_members:
-            domain = TermDomain(options.assume, follows_members=True)
-            memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
+        memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
     except WorkLimitExceeded:
         return None
     except StoreBesideLanes:

@@ -84,18 +84,17 @@ def _executed(
 ) -> tuple[GlobalMemory, dict[int, Output]]:
     """Return global memory and what the launch leaves.  Raises Unsupported and WorkLimitExceeded."""
 
-    def run(domain: TermDomain) -> tuple[GlobalMemory, frozenset[int]]:
-        return run_blocks(prepared, domain, buffers, work=MAXIMUM_WORK, in_program_order=True)
+    def run(domain: TermDomain) -> tuple[GlobalMemory, dict[int, Output]]:
+        memory, scratch = run_blocks(prepared, domain, buffers, work=MAXIMUM_WORK, in_program_order=True)
+        if memory.atomics or memory.scattered or memory.of_blocks:
+            raise Unsupported("an atomic operation has no place in the program order of a warp")
+        return memory, checked_outputs(memory, scratch)
 
     domain = TermDomain(assume)
     domain.stop_where_members_repeat()
     with suppress(MembersRepeat):
-        memory, scratch = run(domain)
-    if domain.repeats_members:
-        memory, scratch = run(TermDomain(assume, follows_members=True))
-    if memory.atomics or memory.scattered or memory.of_blocks:
-        raise Unsupported("an atomic operation has no place in the program order of a warp")
-    return memory, checked_outputs(memory, scratch)
+        return run(domain)
+    return run(TermDomain(assume, follows_members=True))
 
 
 def conflicts(memory: GlobalMemory, buffer: int) -> Iterator[tuple[int, int]]:

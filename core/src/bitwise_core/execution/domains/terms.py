@@ -32,7 +32,7 @@ class TermDomain(TermArithmetic):
 
     `assumptions` enable rules that need them (see `assumptions`).  `recorder` is the recorder of a recorded run.
     `follows_members`: the members of all sets under idempotent operations are followed (`values.sets.member_sets`),
-    which takes time; without it, `repeats_members` says whether that may change a set.
+    which takes time (`stop_where_members_repeat`).
     """
 
     name = "terms"
@@ -62,14 +62,8 @@ class TermDomain(TermArithmetic):
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
         self.context = replace(self.context, formats=formats)
 
-    @property
-    def repeats_members(self) -> bool:
-        """Whether sets may share members that were not followed."""
-        noted = self.context.repeated_members
-        return noted is not None and noted.found
-
     def stop_where_members_repeat(self) -> None:
-        """Raise MembersRepeat in the operation after which `repeats_members` holds."""
+        """Raise MembersRepeat in the operation after which sets may share members that were not followed."""
         if self.context.repeated_members is not None:
             self.context.repeated_members.stops = True
 

@@ -8,7 +8,7 @@ that a move takes apart are told apart by their places, until another operation 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
@@ -27,6 +27,10 @@ _SIGNS = frozenset({"neg", "abs"})
 
 _EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 
+_REGISTER = re.compile(r"'%[^']*'")
+_DEPTH = 4
+"""Through how many instructions two computations of one text are compared."""
+
 _Part: TypeAlias = tuple[int, int]
 _WHOLE: _Part = 0, 1
 """A part of a register: its place, and the number of equal parts."""
@@ -44,7 +48,7 @@ def followed(operand: Operand, user: Instruction, sources: Sources) -> Iterator[
 def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[object]:
     """Return what an operand may have been computed from by operations that may leave a number as it is.
 
-    Two instructions of one text are one root: an assembler may compute both once.  What follows from literals is none.
+    Two computations of one text are one root: an assembler may compute both once.  What follows from literals is none.
     """
     found: set[object] = set()
     for name, made, part in _walk(operand, user, sources):
@@ -54,9 +58,49 @@ def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[objec
         elif not sources.follows_from_literals(sources.places[id(made)]):
             written = made.operands[0]
             place = written.items.index(Register(name)) if isinstance(written, Vector) else 0
-            text = made.opcode, made.operands[1:], place
-            found.update(root for each in parts for root in ((name, id(made), each), (text, each)))
+            text = _computation(made, sources, _DEPTH)
+            found.update(root for each in parts for root in ((name, id(made), each), (text, place, each)))
     return found
+
+
+def _computation(made: Instruction, sources: Sources, depth: int) -> Hashable:
+    """Return a name of what an instruction computes, the same for two of one text that read the same.
+
+    Moves are left out.  Below a number of instructions, registers of one name count as one.
+    """
+    key = id(made), depth
+    if key not in sources.computations:
+        read = tuple(_read_number(each, made, sources, depth) for each in made.operands[1:])
+        sources.computations[key] = made.opcode, str(made.guard), read
+    return sources.computations[key]
+
+
+def _read_number(operand: Operand, user: Instruction, sources: Sources, depth: int) -> Hashable:
+    text = repr(operand)
+    names = sorted(registers_of(operand), key=lambda name: text.index(repr(name)))
+    if not names or not depth:
+        return text
+    return _REGISTER.sub("", text), tuple(frozenset(_computations_of(name, user, sources, depth - 1)) for name in names)
+
+
+def _computations_of(name: str, user: Instruction, sources: Sources, depth: int) -> Iterator[Hashable]:
+    """Yield what the definitions of a register compute, behind moves."""
+    pending, seen = [(name, user)], set[tuple[str, int]]()
+    while pending:
+        register, reader = pending.pop()
+        definitions = list(sources.defined(Register(register), reader))
+        if not definitions:
+            yield register
+        for made in definitions:
+            if (register, id(made)) in seen:
+                continue
+            seen.add((register, id(made)))
+            written, source = made.operands[0], made.operands[-1]
+            if made.opcode.startswith("mov.") and isinstance(written, Register) and isinstance(source, Register):
+                pending.append((source.name, made))
+            else:
+                place = written.items.index(Register(register)) if isinstance(written, Vector) else 0
+                yield _computation(made, sources, depth), place
 
 
 def literals_of(operand: Operand, user: Instruction, sources: Sources) -> set[int | None]:

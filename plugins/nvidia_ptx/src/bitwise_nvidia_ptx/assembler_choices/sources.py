@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
@@ -69,6 +69,8 @@ class Sources:
         self.of_one_number: set[int] = set()
         """The extrema of floats whose operands may be one number, by their identities (`roots`)."""
         self.knows_extrema = False
+        self.computations: dict[tuple[int, int], Hashable] = {}
+        """What instructions compute, by their identities and the depth to which it is known (`roots`)."""
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
