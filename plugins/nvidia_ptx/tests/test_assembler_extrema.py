@@ -118,6 +118,7 @@ WRITTEN = {
     "a literal of an approximation": "ex2.approx.f32 %f3, 0f3F000000; setp.geu.f32 %p1, %f1, %f3; selp.f32 %f9, %f1, %f3, %p1; mov.b32 %r9, %f9;",
     "a magnitude": f"abs.f32 %f3, %f1; setp.geu.f32 %p1, %f3, {ONE}; selp.f32 %f9, %f3, {ONE}, %p1; mov.b32 %r9, %f9;",
     "an integer that undoes another": f"setp.geu.f32 %p1, %f1, {ONE}; add.s32 %r8, %r1, %r2; sub.s32 %r8, %r8, %r2; mov.b32 %f3, %r8; selp.f32 %f9, %f3, {ONE}, %p1; mov.b32 %r9, %f9;",
+    "a product that another one takes back": f"setp.geu.f32 %p1, %f1, {ONE}; mul.lo.s32 %r8, %r1, 3; mul.lo.s32 %r8, %r8, 0xaaaaaaab; mov.b32 %f3, %r8; selp.f32 %f9, %f3, {ONE}, %p1; mov.b32 %r9, %f9;",
     "a product with 1": f"mul.f32 %f3, %f1, {ONE}; setp.geu.f32 %p1, %f1, {ONE}; selp.f32 %f9, %f3, {ONE}, %p1; mov.b32 %r9, %f9;",
     "a quotient by 1": f"div.full.f32 %f3, %f1, {ONE}; setp.geu.f32 %p1, %f1, {ONE}; selp.f32 %f9, %f3, {ONE}, %p1; mov.b32 %r9, %f9;",
     "a maximum with itself": f"max.f32 %f3, %f1, %f1; setp.geu.f32 %p1, %f1, {ONE}; selp.f32 %f9, %f3, {ONE}, %p1; mov.b32 %r9, %f9;",

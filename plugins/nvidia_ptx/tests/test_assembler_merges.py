@@ -104,6 +104,9 @@ MERGED = {
         "neg.bf16x2 %r3, %r1;", PAIR, "mov.b32 %r8, 0; max.ftz.NaN.f16x2 %r9, %r8, %r3;"),
     "pair of integers of literals": (
         "mov.b32 %r4, 0; mov.b32 %r7, 0x3c003c00; add.u16x2 %r3, %r4, %r7;", PAIR, "shf.l.wrap.b32 %r5, %r1, %r3, 0; bfi.b32 %r9, %r5, %r1, 16, 16;"),
+    "pair of integers of a product that is taken back": (
+        "mul.lo.s32 %r4, %r1, 3; mul.lo.s32 %r4, %r4, 0xaaaaaaab; sub.u32 %r4, %r4, %r1; add.u16x2 %r3, %r4, 0x3c003c00;", PAIR,
+        "shf.l.wrap.b32 %r5, %r1, %r3, 0; bfi.b32 %r9, %r5, %r1, 16, 16;"),
     "choice of -0 or -1": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; selp.f32 %f9, 0f80000000, 0fBF800000, %p2; mov.b32 %r9, %f9;"),
     "choice of -0 or -1 by a guard": ("setp.lt.s32 %p1, %r1, %r2; selp.b32 %r3, 1, 0, %p1;", PAIR, "setp.ne.s32 %p2, %r3, 0; mov.f32 %f9, 0fBF800000; @%p2 mov.f32 %f9, 0f80000000; mov.b32 %r9, %f9;"),
     "halves of a rounding": ("cvt.rni.u8.f16 %r3, %h1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
