@@ -104,6 +104,10 @@ MERGED = {
         "neg.bf16x2 %r3, %r1;", PAIR, "mov.b32 %r8, 0; max.ftz.NaN.f16x2 %r9, %r8, %r3;"),
     "pair of integers of literals": (
         "mov.b32 %r4, 0; mov.b32 %r7, 0x3c003c00; add.u16x2 %r3, %r4, %r7;", PAIR, "shf.l.wrap.b32 %r5, %r1, %r3, 0; bfi.b32 %r9, %r5, %r1, 16, 16;"),
+    "minimum of two negated halves, one of a literal": (
+        "mov.b16 %h7, 5; neg.s16 %h5, %h7; neg.s16 %h3, %h1;", HALF, "min.s16 %h9, %h5, %h3; mov.b32 %r9, {%h9, %h9};"),
+    "minimum of two magnitudes, one of a literal": (
+        "mov.b32 %r7, -5; abs.s32 %r7, %r7; abs.s32 %r3, %r1;", PAIR, "min.s32 %r9, %r7, %r3;"),
     "pair of integers of a product that is taken back": (
         "mul.lo.s32 %r4, %r1, 3; mul.lo.s32 %r4, %r4, 0xaaaaaaab; sub.u32 %r4, %r4, %r1; add.u16x2 %r3, %r4, 0x3c003c00;", PAIR,
         "shf.l.wrap.b32 %r5, %r1, %r3, 0; bfi.b32 %r9, %r5, %r1, 16, 16;"),

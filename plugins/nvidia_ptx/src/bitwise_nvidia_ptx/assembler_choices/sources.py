@@ -6,8 +6,9 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from types import CodeType
-from typing import Any
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any, cast
 
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, registers_of
 from bitwise_core.execution.architecture import OpcodeTable
@@ -71,7 +72,7 @@ class Sources:
         self.knows_extrema = False
         self.computations: dict[tuple[int, int], Hashable] = {}
         """What instructions compute, by their identities and the depth to which it is known (`roots`)."""
-        self.some_present: dict[tuple[CodeType, str], bool] = {}
+        self._some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
@@ -214,6 +215,18 @@ class Sources:
                 else:
                     pending += self.restored(index)
                 pending += self.stored(instruction)
+
+    def of_kind(self, operands: Sequence[Operand], holds: Callable[[str], bool]) -> bool:
+        """Return whether the opcode of an instruction that may have written an operand fulfils a condition.
+
+        The condition depends on nothing but its code and the opcode of the instruction whose operands are followed.
+        """
+        plain = holds.func if isinstance(holds, partial) else holds
+        key = (cast(FunctionType, plain).__code__, self.kernel.instructions[self.use].opcode)
+        present = self._some_present.get(key)
+        if present is None:
+            present = self._some_present[key] = any(map(holds, self.present))
+        return present and any(holds(each.opcode) for operand in operands for each in self.of(operand))
 
     def restored(self, index: int) -> Iterator[tuple[str, int]]:
         """Yield the registers, with their places, that an operation on integers may restore: operands of another one.
