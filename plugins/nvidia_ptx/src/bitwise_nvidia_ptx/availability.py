@@ -15,8 +15,9 @@ from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.addresses.arrays import storing_addresses
 from bitwise_nvidia_ptx.addresses.numbers import reading_addresses
 from bitwise_nvidia_ptx.addresses.stored import keeping_addresses
-from bitwise_nvidia_ptx.assembler_choices.merges import is_guarded_move, unless_merged, unless_selected
+from bitwise_nvidia_ptx.assembler_choices.merges import unless_merged, unless_selected
 from bitwise_nvidia_ptx.assembler_choices.open_sums import is_open, of_its_text, unmarked
+from bitwise_nvidia_ptx.assembler_choices.selection_merges import is_guarded_move
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))

@@ -183,7 +183,7 @@ def _multicast(dice: random.Random) -> Shape:
 def _parts(dice: random.Random) -> Shape:
     """Boxes of tensors of one and three dimensions, in types of 16 and 32 bits, with zeros outside."""
     rank, word = dice.choice((1, 3)), dice.choice((2, 4))
-    box = (64,) if rank == 1 else dice.choice(((8, 2, 4), (8, 4, 2), (16, 2, 2)))
+    box: tuple[int, ...] = (64,) if rank == 1 else dice.choice(((8, 2, 4), (8, 4, 2), (16, 2, 2)))
     size = word
     for each in box:
         size *= each

@@ -163,6 +163,8 @@ def _leaves_a_number(
         return base != "add" or _turns(names, definitions, restorable)
     if base in ("and", "mul", "mul24") and 0 in numbers:
         return True
+    if base == "mul" and "hi" in parts and parts[-1].startswith("u") and 1 in numbers:
+        return True
     if base in ("mad", "mad24"):
         return 0 in numbers[:2] and (
             isinstance(sources[2], Immediate) or not literal.isdisjoint(registers_of(sources[2]))

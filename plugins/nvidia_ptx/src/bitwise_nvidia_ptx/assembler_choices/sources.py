@@ -29,7 +29,10 @@ _INVERTIBLE = re.compile(r"(add|sub|neg)\.(cc\.)?[su]\d+|(xor|not|brev)\.b\d+")
 """Operations on integers that another one may undo."""
 _PRODUCT = re.compile(r"mul\.lo\.[su]\d+")
 _BETWEEN_INTEGERS = re.compile(r"cvt\.(sat\.)?[su]\d+\.[su]\d+")
-_OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide)|min|max|div)\.(cc\.)?[su]\d+")
+_OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide|hi)|min|max|div)\.(cc\.)?[su]\d+")
+_SAME_FORMAT = re.compile(r"cvt\.(ftz\.)?(b?f16|f32|f64)\.\2")
+"""Conversions that return their operand, or flush it."""
+_EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
 
 
@@ -212,8 +215,7 @@ class Sources:
                 yield instruction
                 if self.passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
                     pending += [(each, index) for each in self.flow.infos[index].reads]
-                else:
-                    pending += self.restored(index)
+                pending += self.restored(index)
                 pending += self.stored(instruction)
 
     def of_kind(self, operands: Sequence[Operand], holds: Callable[[str], bool]) -> bool:
@@ -335,6 +337,11 @@ class Sources:
         names = [each.name for each in sources if isinstance(each, Register)]
         if base in ("min", "max", "and", "or", "sad") and len(set(names)) < len(names):
             return True
+        if _SAME_FORMAT.fullmatch(instruction.opcode) is not None:
+            return True
+        bounds = _EXTREMUM_OF_FLOATS.fullmatch(instruction.opcode) is not None
+        if bounds and any(self.may_be(each, _is_any, instruction) for each in sources):
+            return True
         if base in ("lop3", "bfe", "bfi", "shf", "dp4a", "addc", "subc", "madc") or _BETWEEN_INTEGERS.fullmatch(
             instruction.opcode
         ):
@@ -354,6 +361,10 @@ class Sources:
         elif base == "and":
             neutral = lambda number: number & low == low  # noqa: E731
         return neutral is not None and any(self.may_be(each, neutral, instruction) for each in sources)
+
+
+def _is_any(number: int) -> bool:
+    return True
 
 
 def _is_odd(number: int) -> bool:
