@@ -23,6 +23,7 @@ from bitwise_core.numerics.mma import (
     multiply_accumulate,
 )
 from bitwise_core.numerics.mma.fused_multiply_add import multiply_add
+from covering import drawn_params
 from matrix_references import reference
 
 SOURCE = "https://example.org/rows"
@@ -114,10 +115,11 @@ def array(values: Any, spec: MmaSpec, operand: Any) -> Any:
     return np.array(values, dtype=storage(spec.form(operand).bits))
 
 
+@pytest.mark.parametrize("seed", drawn_params((5, 6, 7), lambda seed: seed == 5))
 @pytest.mark.parametrize("spec", ROWS, ids=lambda spec: f"{spec.name}-{spec.products}")
-def test_every_rule_against_rational_numbers(spec: MmaSpec) -> None:
-    generator = np.random.default_rng(5)
-    for case in range(200):
+def test_every_rule_against_rational_numbers(spec: MmaSpec, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for case in range(70):
         depth = spec.k * (1 + case % 2)
         a, b = (drawn_patterns(name, depth, generator) for name in (spec.left, spec.right))
         (c,) = drawn_patterns(spec.accumulator, 1, generator)
