@@ -32,7 +32,7 @@ from bitwise_nvidia_sm90.gemm.scaled_block_schedules import ranked_schedules
 from bitwise_nvidia_sm90.gemm.scaled_blocks import check, span_of, triton_call
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from covering import covering_params
-from gemm_products import Matrix, random_patterns, run, source, values_of_product
+from gemm_products import Matrix, cost_of_product, random_patterns, run, source, values_of_product
 
 
 def described(k: int, family: str = "wgmma", scaling: Any = "product_first", span: int | None = None) -> FinishedGEMM:
@@ -163,7 +163,13 @@ def values_of(case: tuple[Any, ...]) -> dict[str, Hashable]:
     return plain | {"scaling": scaling, "shared": shared, "rounds of stages": stages}
 
 
-@pytest.mark.parametrize("case", covering_params(TILES, values_of))
+def cost_of_tiles(case: tuple[Any, ...]) -> float:
+    """Return roughly the time of a simulation."""
+    m, n, k, scaling, span, _, chosen = case
+    return cost_of_product(described(k, scaling=scaling, span=span).product, m, n, chosen)
+
+
+@pytest.mark.parametrize("case", covering_params(TILES, values_of, cost=cost_of_tiles))
 def test_kernels_of_warpgroups_have_the_bytes_of_the_description(case: tuple[Any, ...]) -> None:
     m, n, k, scaling, span, shared, chosen = case
     desc = described(k, scaling=scaling, span=span)
