@@ -119,7 +119,8 @@ def exhaustive(session: nox.Session) -> None:
     """Run the cases that the session `tests` leaves out, since its cases have all pairs of their values."""
     install_workspace(session, *group("test"))
     install_triton(session, *CUDA)
-    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "exhaustive", *session.posargs)
+    chosen, environment = "exhaustive or hypothesis", {"BITWISE_EXHAUSTIVE": "1"}
+    session.run("python", "-m", "pytest", "-n", "2", "-m", chosen, *session.posargs, env=environment)
 
 
 @nox.session

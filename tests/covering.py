@@ -6,6 +6,7 @@ marker `exhaustive`; `nox -s exhaustive` runs them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, TypeVar
@@ -63,6 +64,15 @@ def covering_params(
         pytest.param(each, id=name(each), marks=() if place in kept else pytest.mark.exhaustive)
         for place, each in enumerate(cases)
     ]
+
+
+EXHAUSTIVE = "BITWISE_EXHAUSTIVE"
+"""The environment variable with which Hypothesis draws all examples of a test; `nox -s exhaustive` sets it."""
+
+
+def examples(count: int) -> int:
+    """Return how many examples Hypothesis draws of `count`: a quarter, or all in the exhaustive session."""
+    return count if os.environ.get(EXHAUSTIVE) else count // 4
 
 
 def drawn_params(seeds: Iterable[int], kept: Callable[[int], bool]) -> list[Any]:
