@@ -154,9 +154,9 @@ def _tables(path: Path, sizes: str) -> Iterator[tuple[dict[str, Any], list[list[
     """The header and the rows of a record. Of a compressed sweep, only the rows that contain `sizes`."""
     try:
         if path.name.endswith(".jsonl.xz"):
-            with open_file(path, CublasError) as file, lzma.open(file, "rt", encoding="utf-8") as lines:
-                head = parse_json(next(lines))
-                rows = [parse_json(line) for line in lines if sizes in line]
+            with open_file(path, CublasError) as file, lzma.open(file) as lines:
+                head = parse_json(next(lines).decode())
+                rows = [parse_json(line.decode()) for line in lines if sizes.encode() in line]
                 if _is_table(head, rows):
                     yield head, rows
         elif path.suffix == ".json":
