@@ -115,6 +115,15 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def exhaustive(session: nox.Session) -> None:
+    """Run the cases that the session `tests` leaves out, since its cases have all pairs of their values."""
+    install_workspace(session, *group("test"))
+    install_triton(session, *CUDA)
+    chosen, environment = "exhaustive or hypothesis", {"BITWISE_EXHAUSTIVE": "1"}
+    session.run("python", "-m", "pytest", "-n", "2", "-m", chosen, *session.posargs, env=environment)
+
+
+@nox.session
 def proofs(session: nox.Session) -> None:
     """Prove the canonical rules again; `-- --mutations` breaks every condition and sees the proof fail."""
     install_workspace(session, *group("proofs"))
@@ -163,11 +172,12 @@ def source_folder(distribution: str) -> Path:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Run the conformance suite on every plugin of this repository."""
+    """Run the conformance suite on every plugin of this repository, with more mutations than the session `tests`."""
     install_workspace(session, *group("test"))
     install_triton(session)
     modules = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*/*/tests/test_conformance.py"))
-    session.run("python", "-m", "pytest", "-n", "2", *modules, *session.posargs)
+    environment = {"BITWISE_CONFORMANCE_MUTATIONS": "100"}
+    session.run("python", "-m", "pytest", "-n", "2", *modules, *session.posargs, env=environment)
 
 
 @nox.session

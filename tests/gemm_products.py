@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,29 @@ def matrix(k: int, unit: str, rest: str = "", dtype: str = "fp16", out: str | No
     )
     assert isinstance(found, GEMMDesc)
     return found
+
+
+def values_of_product(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> dict[str, Hashable]:
+    """Return what decides the paths of a kernel of warpgroups through a product, for a covering set of schedules."""
+    tiles = chosen.tiles(m, n)
+    return {
+        "types": (desc.left_dtype, desc.output_dtype),
+        "slices": len(desc.k_cuts),
+        "rows of a consumer": chosen.block_m // (64 if chosen.ping_pong else 64 * max(1, chosen.consumers)),
+        "columns": (chosen.block_n % 16 != 0, chosen.block_n > 128),
+        "consumers": (chosen.consumers, chosen.ping_pong),
+        "transposed": chosen.transposed,
+        "cluster": (chosen.cluster_m, chosen.cluster_n),
+        "k of a stage": chosen.block_k,
+        "turns": 0 < chosen.programs < tiles,
+        "resident": (chosen.resident, chosen.overlap),
+        "ragged": (m % chosen.block_m != 0, n % chosen.block_n != 0),
+    }
+
+
+def cost_of_product(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> float:
+    """Return roughly the time of a simulation of a product."""
+    return 1 + chosen.tiles(m, n) * chosen.cluster_m * chosen.cluster_n * (1 + desc.k / 200) / 8
 
 
 def random_patterns(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
     assert not tally.wrong
 
 
+def first_wrong(
+    family: str, seeds: Iterable[int], patch: pytest.MonkeyPatch, *, shrunk: bool = False
+) -> pair_rounds.WrongPair:
+    """Return the first wrong pair of kernels of one family; a test has broken a rule before."""
+    patch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {family: FAMILIES[family]})
+    if not shrunk:
+        patch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
+    tally = Tally()
+    for seed in seeds:
+        play_blocks(LAUNCH, random.Random(seed), tally, None)
+        if tally.wrong_pairs:
+            break
+    return tally.wrong_pairs[0]
+
+
 def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both sides of a branch number their contents alike, so that a tile of one is taken for that of the other."""
 
@@ -111,13 +127,7 @@ def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(SharedMemory, "changed", count)
     monkeypatch.setattr(shared_memory, "_VERSIONS", itertools.repeat(0))
-    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {"warpgroups": FAMILIES["warpgroups"]})
-    tally = Tally()
-    for seed in range(20):
-        play_blocks(LAUNCH, random.Random(seed), tally, None)
-        if tally.wrong_pairs:
-            break
-    found = tally.wrong_pairs[0]
+    found = first_wrong("warpgroups", range(20), monkeypatch, shrunk=True)
     assert isinstance(found.left, BlockProgram)
     assert isinstance(found.right, BlockProgram)
     differences = [one != other for one, other in zip(found.left.chosen, found.right.chosen, strict=True)]
@@ -131,15 +141,7 @@ def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_arguments_that_are_narrowed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """For every launch, integers of 16 bits are taken not to wrap, so that a narrowed argument is the argument."""
     monkeypatch.setattr(polynomial, "INDEX_BITS", 0)
-    monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
-    name = "launch arguments"
-    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})
-    tally = Tally()
-    for seed in range(8):
-        play_blocks(LAUNCH, random.Random(seed), tally, None)
-        if tally.wrong_pairs:
-            break
-    found = tally.wrong_pairs[0]
+    found = first_wrong("launch arguments", range(8), monkeypatch)
     assert ", n = " in found.trials[0].name
     assert found.scope == "every launch"
 
@@ -147,27 +149,14 @@ def test_arguments_that_are_narrowed_are_found(monkeypatch: pytest.MonkeyPatch) 
 def test_zeros_that_cut_an_accumulator_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of zeros in fp8 is taken to return any accumulator."""
     monkeypatch.setattr(mma_steps, "_where_cut", lambda accumulator, unchanged: unchanged)
-    monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
-    name = "products of zeros"
-    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})
-    tally = Tally()
-    for seed in range(8):
-        play_blocks(LAUNCH, random.Random(seed), tally, None)
-        if tally.wrong_pairs:
-            break
-    assert tally.wrong_pairs
+    assert first_wrong("products of zeros", range(8), monkeypatch)
 
 
 def test_loops_of_lanes_that_depend_on_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that lanes of a wave end together is taken for one of each lane."""
     monkeypatch.setattr(loop_systems, "threads_together", lambda *loop: (1, False))
     monkeypatch.setattr(loop_systems._Body, "_other_groups_decide", lambda *found: False)
-    monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
-    name = "long loops of waves"
-    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})
-    tally = Tally()
-    play_blocks(LAUNCH, random.Random(1), tally, None)
-    assert tally.wrong_pairs
+    assert first_wrong("long loops of waves", [1], monkeypatch)
 
 
 def test_pairs_of_vendors_that_are_equal_have_equal_bytes() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.cublas.relu_of_nans import COLUMNS, RECORDS, rows_of
+from bitwise_bench.cublas.orders.relu_of_nans import COLUMNS, RECORDS, rows_of
 from bitwise_cublas_profiles.profile import profile
 
 

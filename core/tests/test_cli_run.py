@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -193,3 +194,22 @@ def test_a_floating_point_scalar_is_passed_to_the_kernel(folder: Path) -> None:
     with np.load(folder / "out.npz") as file:
         first = struct.pack("<f", sum(0.5 * value for value in range(32)) + sum(range(32, 64)))
         assert file["Y"][:1].tobytes() == first
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["diff", "PIPE", "a.ptx"],
+        ["run", "a.ptx", "--manifest", "PIPE", "--inputs", "in.npz", "--out", "out.npz"],
+        ["run", "a.ptx", "--inputs", "PIPE", "--out", "out.npz"],
+        ["partition", ".", "--expected", "PIPE"],
+    ],
+)
+def test_a_pipe_without_a_writer_is_refused(
+    folder: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    os.mkfifo("PIPE")
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "bitwise: PIPE: is a pipe or a device; write its content to a file and name that\n"

@@ -29,6 +29,7 @@ from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.descriptors.k_axis import FILL, innermost_parts, instructions, parts_of
 from bitwise_core.plugins import installed, registry
 from bitwise_core.probing.reconstruction.equivalence import same_computation
+from covering import examples
 
 
 @st.composite
@@ -149,7 +150,7 @@ def test_infinities_and_overflows_of_an_output_without_infinities() -> None:
 
 
 @given(desc=products(), tile=st.integers(0, 5))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_every_k_is_summed_once(desc: GEMMDesc, tile: int) -> None:
     loops = [instructions(desc, part, tile).reshape(-1) for part in innermost_parts(parts_of(desc))]
     taken = np.concatenate(loops)
@@ -157,7 +158,7 @@ def test_every_k_is_summed_once(desc: GEMMDesc, tile: int) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 def test_a_product_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     desc = data.draw(products())
     m, n = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
@@ -173,7 +174,7 @@ def test_a_product_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_reduction_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(2, 4), min_size=0, max_size=3))
     reach = int(np.prod(counts, dtype=int))

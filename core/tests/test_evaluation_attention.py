@@ -13,6 +13,7 @@ from bitwise_core.descriptors import AttentionDesc, Cut, DescriptorError, GEMMDe
 from bitwise_core.descriptors.evaluation import attention_result, attention_tree, evaluate
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import Bits
+from covering import examples
 
 
 @st.composite
@@ -45,7 +46,7 @@ def attentions(draw: st.DrawFn) -> AttentionDesc:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_attention_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     desc = data.draw(attentions())
     queries = data.draw(st.integers(1, 7))
@@ -143,7 +144,7 @@ def chunked_attentions(draw: st.DrawFn) -> AttentionDesc:
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_attention_in_chunks_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     desc = data.draw(chunked_attentions().filter(lambda each: each.exponential == "neg.fp32"))
     queries, keys = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
@@ -160,7 +161,7 @@ def test_attention_in_chunks_and_its_tree_have_the_same_bits(data: st.DataObject
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_row_of_attention_in_chunks_depends_on_the_keys_that_it_sees_alone(data: st.DataObject) -> None:
     """The bits of a query are those of the query alone with the keys up to its own, whatever follows."""
     desc = data.draw(chunked_attentions().filter(lambda each: each.masking == "causal"))

@@ -1,7 +1,8 @@
-"""Text files of users: a limited size, and errors as sentences of the caller's class."""
+"""Files of users: regular ones, a limited size, and errors as sentences of the caller's class."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def test_what_cannot_be_read_is_an_error_of_the_caller(content: bytes | None, se
     assert str(raised.value) == f"{path}: {sentence}"
 
 
-def test_a_device_without_an_end_is_read_up_to_the_limit() -> None:
-    with pytest.raises(InputError, match=r"^/dev/zero: has more than 1 MiB"):
-        read_text("/dev/zero", InputError, most=1 << 20)
+def test_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    sentence = "is a pipe or a device; write its content to a file and name that"
+    for path, expected in ((pipe, sentence), ("/dev/zero", sentence), (tmp_path, "is a folder; name a file")):
+        with pytest.raises(MissingRecordError) as raised:
+            read_text(path, MissingRecordError)
+        assert str(raised.value) == f"{path}: {expected}"

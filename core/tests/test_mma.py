@@ -23,6 +23,7 @@ from bitwise_core.numerics.mma import (
     multiply_accumulate,
 )
 from bitwise_core.numerics.mma.fused_multiply_add import multiply_add
+from covering import drawn_params, examples
 from matrix_references import reference
 
 SOURCE = "https://example.org/rows"
@@ -114,10 +115,11 @@ def array(values: Any, spec: MmaSpec, operand: Any) -> Any:
     return np.array(values, dtype=storage(spec.form(operand).bits))
 
 
+@pytest.mark.parametrize("seed", drawn_params((5, 6, 7), lambda seed: seed == 5))
 @pytest.mark.parametrize("spec", ROWS, ids=lambda spec: f"{spec.name}-{spec.products}")
-def test_every_rule_against_rational_numbers(spec: MmaSpec) -> None:
-    generator = np.random.default_rng(5)
-    for case in range(200):
+def test_every_rule_against_rational_numbers(spec: MmaSpec, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for case in range(70):
         depth = spec.k * (1 + case % 2)
         a, b = (drawn_patterns(name, depth, generator) for name in (spec.left, spec.right))
         (c,) = drawn_patterns(spec.accumulator, 1, generator)
@@ -209,7 +211,7 @@ def test_multiply_add_of_all_borders() -> None:
 
 
 @given(st.lists(st.tuples(*3 * [patterns("fp64")]), min_size=1, max_size=4))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_multiply_add_of_fp64_is_exact(lanes: list[tuple[int, int, int]]) -> None:
     columns = [np.array(column, dtype=np.uint64) for column in zip(*lanes, strict=True)]
     expected = operation("fma.rn.fp64").evaluate(*columns)
@@ -225,7 +227,7 @@ def test_multiply_add_of_fp64_is_exact(lanes: list[tuple[int, int, int]]) -> Non
     st.integers(-60, 60),
     st.booleans(),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_multiply_add_near_ties_and_cancellation(left: int, right: int, off: int, shift: int, odd: bool) -> None:
     """The addend is near the negated product, or so far below it that it decides a tie."""
     one, other = float(left | 1), float(right | odd)

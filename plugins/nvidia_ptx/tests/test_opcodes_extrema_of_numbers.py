@@ -11,6 +11,7 @@ import pytest
 
 from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.launch import POINTER_SHIFT
+from covering import drawn_params
 from ptx_programs import hashes, run
 
 ELEMENTS, SAMPLES = 5, 500
@@ -99,7 +100,7 @@ class Program:
         self.pairs.append(Pair(f"%f{number}", f"%r{number}", *taken))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", drawn_params(range(60), lambda seed: seed < 16))
 def test_equal_places_are_equal_functions(seed: int) -> None:
     program = Program(np.random.default_rng(seed))
     for place in range(ELEMENTS):

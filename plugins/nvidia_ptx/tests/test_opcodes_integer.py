@@ -172,9 +172,10 @@ def test_a_64_bit_field_at_an_undefined_position_raises() -> None:
 @pytest.mark.parametrize("mask", [0, 0x80000001, 0x00F0F00F])
 def test_all_places_and_counts_of_fns(mask: int) -> None:
     rows = [(mask, base, offset) for base in range(32) for offset in range(-9, 10)]
-    patterns = [(mask, base, offset & 0xFFFFFFFF) for mask, base, offset in rows]
-    case = next(each for each in CASES if each.opcode == "fns.b32")
-    found = known(run(program(case, patterns), threads=len(rows))[0])
+    lines = [f"mov.b32 %r1, {mask}; div.u32 %r2, %r0, 19; rem.u32 %r3, %r0, 19; sub.s32 %r3, %r3, 9;"]
+    lines += [hidden(f"%r{1 + index}", 32, 30 + 2 * index) for index in range(3)]
+    lines += ["fns.b32 %r5, %r1, %r2, %r3;", store("%r5", 32)]
+    found = known(run("\n".join(lines), threads=len(rows))[0])
     assert found == {4 * place: (32, nth_set(*row) & 0xFFFFFFFF) for place, row in enumerate(rows)}
 
 

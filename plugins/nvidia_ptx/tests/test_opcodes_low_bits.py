@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from random import Random
 
@@ -149,9 +149,8 @@ def program(random: Random) -> str:
     return " ".join((*lines, *stores))
 
 
-def clashes(count: int) -> int:
-    """Return how many pairs of results of random programs have one form and other bits."""
-    wrong = 0
+def clashes(count: int) -> Iterator[int]:
+    """Yield the seeds of random programs of which two results have one form and other bits."""
     for seed in range(count):
         body = program(Random(seed))
         forms = hashes(LOADS + body, threads=4, shared=SHARED)
@@ -161,12 +160,12 @@ def clashes(count: int) -> int:
         patterns: dict[tuple[int, ...], tuple[bytes, ...]] = {}
         for offset, (width, *words) in forms.items():
             bits = tuple(bytes(each[offset : offset + width]) for each in found)
-            wrong += patterns.setdefault((width, *words), bits) != bits
-    return wrong
+            if patterns.setdefault((width, *words), bits) != bits:
+                yield seed
 
 
 def test_values_of_one_form_are_equal_in_random_programs() -> None:
-    assert clashes(40) == 0
+    assert list(clashes(40)) == []
 
 
 def _any_number_is_neutral(patch: pytest.MonkeyPatch) -> None:
@@ -198,4 +197,4 @@ def _no_bound_is_exceeded(patch: pytest.MonkeyPatch) -> None:
 )
 def test_wrong_rules_are_found(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
-    assert clashes(40) > 0 or any(form(one) == form(other) for one, other in NEAR_MISSES.values())
+    assert any(form(one) == form(other) for one, other in NEAR_MISSES.values()) or any(True for _ in clashes(40))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_nvidia_ptx.text import lexer
 from bitwise_nvidia_ptx.text.parser import parse
+from covering import examples
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 ENTRY = HEAD + ".visible .entry k(.param .u64 a) { .reg .pred %p<4>; .reg .b32 %r<10>; .reg .b64 %rd<4>;\n"
@@ -214,13 +215,13 @@ PIECES = [*'{}();:.,@!%"[]|-+<>=_$\\\0\n', "/*", "*/", "//", ".reg", ".loc 1 ", 
 
 
 @given(st.integers(0, len(SAMPLE)), st.integers(0, 12), st.lists(st.sampled_from(PIECES), max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_garbled_text_raises_nothing_else(place: int, gone: int, pieces: list[str]) -> None:
     read(SAMPLE[:place] + "".join(pieces) + SAMPLE[place + gone :])
 
 
 @given(st.lists(st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_flipped_bytes_raise_nothing_else(flips: list[tuple[int, int]]) -> None:
     encoded = bytearray(SAMPLE.encode())
     for place, byte in flips:
@@ -229,7 +230,7 @@ def test_flipped_bytes_raise_nothing_else(flips: list[tuple[int, int]]) -> None:
 
 
 @given(st.text(max_size=60) | st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_body_raises_nothing_else(noise: str | bytes) -> None:
     read(noise)
     read(ENTRY.encode() + noise if isinstance(noise, bytes) else ENTRY + noise)

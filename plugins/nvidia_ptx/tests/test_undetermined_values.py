@@ -21,6 +21,7 @@ from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.values import symbolic_vector as L
+from covering import drawn_params
 from ptx_programs import ARCH, hashes, store, text
 
 CELLS, REGISTERS = 2, 2
@@ -240,11 +241,21 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("space", "actor", "actors", "kind"), CASES)
-def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: str, actors: int, kind: str) -> None:
-    draw = random.Random(f"{space} {actor} {actors} {kind}")
+PARTS = [
+    pytest.param(*case, part, marks=pytest.mark.exhaustive if part and case[0] == "global" else ())
+    for case in CASES
+    for part in range(3)
+]
+"""The cases with parts of their random programs.  Races of shared memory are rare in programs, and need all parts."""
+
+
+@pytest.mark.parametrize(("space", "actor", "actors", "kind", "part"), PARTS)
+def test_a_determined_result_is_that_of_every_interleaving(
+    space: str, actor: str, actors: int, kind: str, part: int
+) -> None:
+    draw = random.Random(f"{space} {actor} {actors} {kind} {part}")
     proved = missed = differing = seen = 0
-    for _ in range(70 if kind == "reductions" else 45):
+    for _ in range(24 if kind == "reductions" else 15):
         steps = program(draw, actors, actor == "warp", kind)
         expected = outcomes(steps, actors)
         count = actors * REGISTERS
@@ -270,16 +281,17 @@ def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: st
             runs.add(tuple(words[:, 0].tolist()))
         assert runs <= expected, steps
         seen += len(runs) > 1
-    assert min(proved, differing) >= 5
+    assert min(proved, differing) >= 1
     assert 2 * seen >= differing
 
 
+@pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("skipped", [0, 1])
-def test_blocks_that_pass_different_barriers_are_ordered_by_their_own(skipped: int) -> None:
+def test_blocks_that_pass_different_barriers_are_ordered_by_their_own(skipped: int, part: int) -> None:
     """One block executes a program with more barriers than the other; then both execute one."""
-    draw = random.Random(f"blocks {skipped}")
+    draw = random.Random(f"blocks {skipped} {part}")
     proved = missed = 0
-    for _ in range(60):
+    for _ in range(20):
         own: list[Sequence[Step]] = [program(draw, 2, True, "words")[:5] for _ in range(2)]
         own[skipped] = [each for each in own[skipped] if each.actor is not None]
         common = program(draw, 2, True, "words")[:5]
@@ -298,11 +310,11 @@ def test_blocks_that_pass_different_barriers_are_ordered_by_their_own(skipped: i
         ]
         assert [{each} for each in found] == after, (own, common)
         proved += 1
-    assert proved >= 12
-    assert missed <= 8
+    assert proved >= 4
+    assert missed <= 4
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", drawn_params(range(3), lambda seed: seed == 0))
 def test_a_result_behind_a_branch_on_data_is_determined_only_if_it_is_on_both_sides(seed: int) -> None:
     draw = random.Random(f"sides {seed}")
     proved = missed = 0

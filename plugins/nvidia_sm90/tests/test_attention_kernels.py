@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +34,7 @@ from bitwise_nvidia_sm90.attention.launch import (
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
+from covering import covering, covering_params
 
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations.FUNCTIONS)
 SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
@@ -224,8 +227,7 @@ PROBLEMS = {
         Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW, ALONE)
     ),
     "pages of many sequences": (
-        Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 3, 600, 1, 1, 7, 1, 64, 65, 2, 9, 4, 4, 4, 4, 2, 30, 3)),
-                layout="paged"),
+        Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 530, 7, 64, 65, 2, 9, 30, 3)), layout="paged"),
         (
             FEWS, MERGED, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
         ),
@@ -294,15 +296,94 @@ PROBLEMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_every_schedule_has_the_bytes_of_the_descriptor(name: str) -> None:
-    problem, schedules = PROBLEMS[name]
+def kernel_of(schedule: Schedule) -> str:
+    """Return the kernel of a schedule in words."""
+    if schedule.specialised:
+        return "specialised"
+    if schedule.rows == 16:
+        return "alone" if schedule.alone else "few rows"
+    if schedule.programs:
+        return "turns"
+    return f"tiles of {schedule.rows}{', packed' if schedule.packed else ''}"
+
+
+def division_of_keys(schedule: Schedule) -> str:
+    """Return how a schedule divides keys, and how their states are merged."""
+    if schedule.merged:
+        return "merged rows"
+    return "spans" if schedule.span > 1 else "split" if schedule.split else "whole"
+
+
+def values_of(problem: Problem) -> dict[str, Hashable]:
+    """Return what decides the paths of a kernel through a problem."""
+    form, lengths = problem.form, problem.lengths
+    mask = "a window" if form.window else "causal" if form.causal else "none"
+    extra = {
+        "fp8": form.stored, "sinks": form.sink, "a cap": form.soft_cap, "first keys": problem.first_keys,
+        "first position": problem.first_position is not None, "special values": problem.special,
+    }  # fmt: skip
+    return {
+        "type": form.dtype,
+        "heads": (form.depth, form.width),
+        "mask": problem.seen if problem.layout == "visible" else mask,
+        "layout": problem.layout,
+        "extra": tuple(name for name, value in extra.items() if value),
+        "groups": (problem.groups > 1, problem.heads > problem.groups),
+        "chunks": min(3, -(-max(keys for _, keys in lengths) // 512)),
+        "sequences": sum(len(lengths) > most for most in (1, 8, 128)),
+        "rows without keys": any(queries > keys for queries, keys in lengths),
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule of a problem of `PROBLEMS`."""
+
+    name: str
+    problem: Problem
+    schedule: Schedule
+
+    @property
+    def values(self) -> dict[str, Hashable]:
+        schedule = self.schedule
+        return values_of(self.problem) | {
+            "kernel": kernel_of(schedule),
+            "division": division_of_keys(schedule),
+            "programs": min(2, schedule.programs),
+            "blocks": (schedule.blocks, schedule.columns),
+        }
+
+    @property
+    def cost(self) -> float:
+        """Roughly the time of a simulation: blocks of keys, and what every launch takes."""
+        return 20 + sum(-(-keys // 64) * self.problem.heads for _, keys in self.problem.lengths)
+
+
+CASES = [Case(name, problem, each) for name, (problem, schedules) in PROBLEMS.items() for each in schedules]
+
+
+@cache
+def expected_of(name: str) -> tuple[AttentionOperands, dict[str, Any], Any]:
+    """Return the operands of a problem, the contents of its buffers, and the results of its descriptor."""
+    problem, _ = PROBLEMS[name]
     operands, buffers = operands_of(problem, np.random.default_rng(len(name)))
-    expected = evaluated(problem, buffers)
-    for schedule in schedules:
-        out, logarithms = simulated(problem, operands, buffers, schedule)
-        assert out.tobytes() == expected[0].tobytes()
-        assert logarithms.tobytes() == expected[1].tobytes()
+    return operands, buffers, evaluated(problem, buffers)
+
+
+@pytest.mark.parametrize(
+    "case",
+    covering_params(
+        CASES,
+        lambda case: case.values,
+        name=lambda case: f"{case.name}-{kernel_of(case.schedule)}, {division_of_keys(case.schedule)}",
+        cost=lambda case: case.cost,
+    ),
+)
+def test_every_schedule_has_the_bytes_of_the_descriptor(case: Case) -> None:
+    operands, buffers, expected = expected_of(case.name)
+    out, logarithms = simulated(case.problem, operands, buffers, case.schedule)
+    assert out.tobytes() == expected[0].tobytes()
+    assert logarithms.tobytes() == expected[1].tobytes()
 
 
 def test_states_of_many_chunks_are_merged_in_their_order() -> None:
@@ -425,9 +506,18 @@ PROVED = {
 """Problems whose schedules are one launch each, with page tables and lengths given."""
 
 
+PROOFS = [Case(name, problem, each) for name, (problem, schedules) in PROVED.items() for each in schedules[1:]]
+COVERING_PROOFS = covering([each.values for each in PROOFS], [each.cost for each in PROOFS])
+
+
 @pytest.mark.parametrize("name", PROVED)
-def test_the_checker_proves_the_schedules_of_a_problem_equal(name: str) -> None:
-    problem, schedules = PROVED[name]
+@pytest.mark.parametrize("proofs", [
+    pytest.param([PROOFS[place] for place in COVERING_PROOFS], id="covering"),
+    pytest.param(PROOFS, id="all", marks=pytest.mark.exhaustive),
+])  # fmt: skip
+def test_the_checker_proves_the_schedules_of_a_problem_equal(name: str, proofs: list[Case]) -> None:
+    problem, (first, *_) = PROVED[name]
+    schedules = [first, *(each.schedule for each in proofs if each.name == name)]
     sources = [replace(_source(problem, each)[0], name=str(each)) for each in schedules]
     found = api.partition(sources, target="sm_90", workers=1, cache=False)
     assert found.unknown == {}
@@ -649,7 +739,18 @@ SPECIALISED_GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", [*GRADIENTS, *SPECIALISED_GRADIENTS])
+def values_of_gradients(name: str) -> dict[str, Hashable]:
+    """Return what decides the paths of the kernels of gradients through a problem."""
+    problem = (GRADIENTS | SPECIALISED_GRADIENTS)[name]
+    (queries, keys), *_ = problem.lengths if problem.only is None else (problem.lengths[problem.only],)
+    return values_of(problem) | {
+        "kernel": name in SPECIALISED_GRADIENTS,
+        "one of several": problem.only is not None,
+        "blocks": (queries > 64, keys > 64, queries > 128 or keys > 128),
+    }
+
+
+@pytest.mark.parametrize("name", covering_params([*GRADIENTS, *SPECIALISED_GRADIENTS], values_of_gradients))
 def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     pytest.importorskip("triton")
     from attention_sources import dense, source_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,8 @@ from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.scaled_block_schedules import ranked_schedules
 from bitwise_nvidia_sm90.gemm.scaled_blocks import check, span_of, triton_call
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
-from gemm_products import Matrix, random_patterns, run, source
+from covering import covering_params
+from gemm_products import Matrix, cost_of_product, random_patterns, run, source, values_of_product
 
 
 def described(k: int, family: str = "wgmma", scaling: Any = "product_first", span: int | None = None) -> FinishedGEMM:
@@ -153,10 +155,23 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
 ]
 
 
-@pytest.mark.parametrize(("m", "n", "k", "scaling", "span", "shared", "chosen"), TILES)
-def test_kernels_of_warpgroups_have_the_bytes_of_the_description(
-    m: int, n: int, k: int, scaling: Any, span: int | None, shared: tuple[int, int], chosen: Schedule
-) -> None:
+def values_of(case: tuple[Any, ...]) -> dict[str, Hashable]:
+    """Return what decides the paths of the kernel of a product with scaled blocks."""
+    m, n, k, scaling, span, shared, chosen = case
+    stages = min(3, -(-k // (128 * chosen.stages)))
+    plain = values_of_product(described(k, scaling=scaling, span=span).product, m, n, chosen)
+    return plain | {"scaling": scaling, "shared": shared, "rounds of stages": stages}
+
+
+def cost_of_tiles(case: tuple[Any, ...]) -> float:
+    """Return roughly the time of a simulation."""
+    m, n, k, scaling, span, _, chosen = case
+    return cost_of_product(described(k, scaling=scaling, span=span).product, m, n, chosen)
+
+
+@pytest.mark.parametrize("case", covering_params(TILES, values_of, cost=cost_of_tiles))
+def test_kernels_of_warpgroups_have_the_bytes_of_the_description(case: tuple[Any, ...]) -> None:
+    m, n, k, scaling, span, shared, chosen = case
     desc = described(k, scaling=scaling, span=span)
     values, given = scaled_operands(m, n, k, shared)
 

@@ -21,6 +21,7 @@ from bitwise_rocblas_profiles.libraries import libraries
 from bitwise_rocblas_profiles.logic_files import logic_file, read_logic_file
 from bitwise_rocblas_profiles.logic_text import parse
 from bitwise_rocblas_profiles.tables import LogicFile, Table, bundled, from_bytes, to_bytes
+from covering import examples
 
 FOLDER = files("bitwise_rocblas_profiles").joinpath("data")
 
@@ -173,7 +174,7 @@ SAMPLE = text_of(small(bundled()[1].files[0], 1))
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_changed_file_gives_a_record_or_a_sentence(data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, len(SAMPLE)))
     end = data.draw(st.integers(begin, min(len(SAMPLE), begin + 60)))

@@ -36,7 +36,7 @@ from bitwise_bench.cublas.product_forms import (
     form_of_product,
 )
 from bitwise_bench.cublas.settings_parity import SETTINGS
-from bitwise_bench.cublas.worker_processes import run_workers
+from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_cublas_profiles.describe import descriptor_of, from_first_slice
@@ -273,15 +273,8 @@ def work(
     """The rows of one process."""
     seed, kinds, types, undescribed, setting = given
     apply_flags(setting)
-    survey, number = Survey(seed, types, undescribed=undescribed), start
-    while time.time() < deadline:
-        number += step
-        try:
-            row = survey.row(number, kinds)
-        except Exception as error:
-            row = [f"failed: {type(error).__name__}: {error}"[:300]]
-        if row is not None:
-            yield row
+    survey = Survey(seed, types, undescribed=undescribed)
+    return numbered_rows(lambda number: survey.row(number, kinds), start, step, deadline)
 
 
 def by_kernel(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:

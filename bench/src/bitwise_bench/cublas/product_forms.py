@@ -18,7 +18,6 @@ import json
 import os
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -28,7 +27,7 @@ from typing import Any
 
 from bitwise_bench.cublas.settings_parity import SETTINGS
 from bitwise_bench.cublas.sweeps.random_queries import random_query
-from bitwise_bench.cublas.worker_processes import run_workers
+from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 from bitwise_cublas_profiles.query import GemmQuery
 
 ALPHAS = (1.0, 1.0, 1.0, 0.5, -1.3, 0.1)
@@ -432,15 +431,11 @@ def work(
     """The rows of one process."""
     seed, kinds, elements, types, setting, exponents = given
     apply_flags(setting)
-    comparison, number = Comparison(seed, elements=elements, types=types, exponents=exponents), start
-    while time.time() < deadline:
-        number += step
-        try:
-            row = comparison.row(number, kinds)
-        except Exception as error:
-            row = [number, "error", "", "failed", [], f"{type(error).__name__}: {error}"[:300]]
-        if row is not None:
-            yield row
+    comparison = Comparison(seed, elements=elements, types=types, exponents=exponents)
+    return numbered_rows(
+        lambda number: comparison.row(number, kinds), start, step, deadline,
+        lambda number, reason: [number, "error", "", "failed", [], reason],
+    )  # fmt: skip
 
 
 def apply_flags(name: str) -> None:

@@ -17,6 +17,28 @@ Work = Callable[[int, int, float, Any], Iterable[list[Any]]]
 """`work(start, step, deadline, given)` yields the rows of one process. It must be a module-level function."""
 
 
+def numbered_rows(
+    row_of: Callable[[int], list[Any] | None],
+    start: int,
+    step: int,
+    deadline: float,
+    failed: Callable[[int, str], list[Any]] = lambda _, reason: [f"failed: {reason}"],
+) -> Iterator[list[Any]]:
+    """Yield the rows of the numbers start + step, start + 2 step, ... until the deadline; None is no row.
+
+    Where `row_of` raises, the row is that of `failed` for the number and the error.
+    """
+    number = start
+    while time.time() < deadline:
+        number += step
+        try:
+            row = row_of(number)
+        except Exception as error:
+            row = failed(number, f"{type(error).__name__}: {error}"[:300])
+        if row is not None:
+            yield row
+
+
 class Parts:
     """Processes that run `work(part, parts, *given)`, a module-level function; leaving the context ends them."""
 

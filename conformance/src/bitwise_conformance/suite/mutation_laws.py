@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,7 +20,8 @@ from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.values.symbolic_vector import Array
 
-MAX_MUTATIONS, RUN_SECONDS = 40, 20.0
+MUTATIONS_VARIABLE = "BITWISE_CONFORMANCE_MUTATIONS"
+MAX_MUTATIONS, RUN_SECONDS = int(os.environ.get(MUTATIONS_VARIABLE, "40")), 20.0
 """The most mutations tried for each sample, if one of them changes bytes, and the time limit of each run in seconds.
 
 Architectures of one plugin that have the sample divide them: these share the plugin's parser and opcodes.

@@ -14,6 +14,7 @@ from bitwise_core.checker.sources import Source
 from bitwise_core.checker.stated_targets import Parser, stated_target
 from bitwise_core.errors import InputError
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
+from bitwise_core.input_files import read_bytes
 from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.references import ArchReference
 from bitwise_core.plugins.registry import Registry
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from bitwise_core.execution.architecture import Arch
 
 MAXIMUM_BYTES = 32 << 20
-"""Larger files are rejected before they are read: no compiler writes a kernel of this size."""
+"""Larger files are rejected: no compiler writes a kernel of this size."""
 
 MANIFEST = "manifest.json"
 
@@ -46,18 +47,13 @@ class Folder:
 def read_text(path: Path, expected: str = "the assembly") -> str:
     """The text of a file of at most `MAXIMUM_BYTES`, which is `expected` in words.  Raises InputError."""
     try:
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder; name a file")
-        if not path.is_file():
-            missing = "links to a missing file" if path.is_symlink() else "there is no such file"
-            raise InputError(f"{path}: is not a file" if path.exists() else f"{path}: {missing}")
-        size = path.stat().st_size
-        if size > MAXIMUM_BYTES:
-            raise InputError(f"{path}: has {size >> 20} MiB; the limit is {MAXIMUM_BYTES >> 20} MiB")
-        with path.open("rb") as file:
-            data = file.read(MAXIMUM_BYTES + 1)
+        missing = not path.exists()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if missing:
+        what = "links to a missing file" if path.is_symlink() else "there is no such file"
+        raise InputError(f"{path}: {what}")
+    data = read_bytes(path, InputError, MAXIMUM_BYTES)
     if not data.strip():
         raise InputError(f"{path}: is empty")
     if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):

@@ -16,6 +16,7 @@ from bitwise_core.errors import InputError
 from bitwise_core.execution.buffers import fitting_arrays
 from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch
+from bitwise_core.input_files import open_file
 from bitwise_core.output_files import write_file
 
 MAXIMUM_BYTES = 1 << 30
@@ -50,7 +51,7 @@ def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
 
 def _load(path: Path) -> dict[str, Array]:
     try:
-        with path.open("rb") as file:
+        with open_file(path, InputError) as file:
             found = np.load(file, allow_pickle=False)
             if not isinstance(found, np.lib.npyio.NpzFile):
                 raise InputError(

@@ -30,6 +30,7 @@ from bitwise_core.execution.tensor_contents import (
     number_form,
     tensor_contents,
 )
+from bitwise_core.input_files import read_bytes
 from bitwise_core.json_text import parse_json
 from bitwise_core.validated_records import ValidatedRecord, first_fault
 
@@ -359,11 +360,10 @@ class Manifest(BaseModel):
 
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest and the contents of tensors beside it.  Raises ManifestError with the file and the place."""
+    content = read_bytes(path, ManifestError)
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = parse_json(content.decode())
         found = Manifest.model_validate(document, context={FOLDER: path.parent})
-    except OSError as error:
-        raise ManifestError(f"{path}: cannot be read ({error.strerror})") from None
     except ValidationError as error:
         if not error.errors()[0]["loc"]:
             raise ManifestError(f"{path}: is no object of JSON with the key `kernels`") from None

@@ -39,7 +39,7 @@ class ExpectedClasses:
         try:
             text = read_text(path, InputError)
         except InputError as error:
-            raise InputError(f"{error}; --update-expected writes it") from None
+            raise error if path.exists() else InputError(f"{error}; --update-expected writes it") from None
         try:
             return cls._of_content(parse_json(text))
         except ValueError as error:

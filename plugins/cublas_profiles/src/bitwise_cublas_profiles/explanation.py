@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.input_files import open_file, read_text
 from bitwise_core.json_text import parse_json
 from bitwise_core.plugins.profiles import Explanation, NotCovered
 from bitwise_core.visible_text import visible
@@ -153,14 +154,14 @@ def _tables(path: Path, sizes: str) -> Iterator[tuple[dict[str, Any], list[list[
     """The header and the rows of a record. Of a compressed sweep, only the rows that contain `sizes`."""
     try:
         if path.name.endswith(".jsonl.xz"):
-            with lzma.open(path, "rt", encoding="utf-8") as lines:
-                head = parse_json(next(lines))
-                rows = [parse_json(line) for line in lines if sizes in line]
+            with open_file(path, CublasError) as file, lzma.open(file) as lines:
+                head = parse_json(next(lines).decode())
+                rows = [parse_json(line.decode()) for line in lines if sizes.encode() in line]
                 if _is_table(head, rows):
                     yield head, rows
         elif path.suffix == ".json":
-            content = parse_json(path.read_text(encoding="utf-8"))
+            content = parse_json(read_text(path, CublasError))
             if isinstance(content, dict) and _is_table(content, content.get("rows")):
                 yield content, content["rows"]
-    except (OSError, ValueError, EOFError, StopIteration, lzma.LZMAError):
+    except (CublasError, OSError, ValueError, EOFError, StopIteration, lzma.LZMAError):
         return

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from bitwise_core.input_files import open_file
 from bitwise_core.plugins.profiles import NotCovered, SupportedProfile
 from bitwise_torch.locks import Entry, Lock, differences, finding_of, lock_of
 from bitwise_torch.receipts.claims import claims_of
@@ -52,11 +53,11 @@ def lock_digest(lock: Lock) -> str:
 def kernel(name: str, path: Path) -> Kernel:
     """Return a file's digest and length.  Raises ReceiptError."""
     digest, length = hashlib.sha256(), 0
-    try:
-        with path.open("rb") as file:
+    with open_file(path, ReceiptError) as file:
+        try:
             while part := file.read(1 << 20):
                 digest.update(part)
                 length += len(part)
-    except OSError as error:
-        raise ReceiptError(f"{path}: cannot be read ({error.strerror})") from None
+        except OSError as error:
+            raise ReceiptError(f"{path}: cannot be read ({error.strerror})") from None
     return Kernel(name=name, digest=digest.hexdigest(), bytes=length)

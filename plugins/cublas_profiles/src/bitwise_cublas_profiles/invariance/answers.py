@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
+from bitwise_core.input_files import open_file
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_file
 from bitwise_core.validated_records import sentences
@@ -218,7 +219,7 @@ def write(answers: Answers, path: Path) -> None:
 def read(path: Path) -> Answers:
     """The answers of a file. Raises CublasError."""
     try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        with open_file(path, CublasError) as stored, lzma.open(stored) if path.suffix == ".xz" else stored as file:
             content = file.read(MAXIMUM_BYTES + 1)
     except OSError as error:
         raise CublasError(f"{path}: cannot be read ({error.strerror or error})") from None

@@ -1,7 +1,7 @@
 """What `torch._addmm_activation` with relu returns where a sum is a NaN, by the library's configuration.
 
-    python -m bitwise_bench.cublas.relu_of_nans --out relu-of-nans.json --seconds 60
-    python -m bitwise_bench.cublas.relu_of_nans --write
+    python -m bitwise_bench.cublas.orders.relu_of_nans --out relu-of-nans.json --seconds 60
+    python -m bitwise_bench.cublas.orders.relu_of_nans --write
 
 Random calls are those of `product_forms`.  Each gets rows of A and columns of B with NaNs of both signs and with
 infinities, and NaNs in the addend.  Which sums are NaNs follows from the operands in every order of additions.  A row
@@ -20,19 +20,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from time import time
 from typing import Any
 
 from bitwise_bench.cublas.addend_survey import Survey, answers
 from bitwise_bench.cublas.product_forms import TYPES, environment, form_of_product
 from bitwise_bench.cublas.row_evidence import with_tables
-from bitwise_bench.cublas.worker_processes import run_workers
+from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 from bitwise_cublas_profiles.profile import profile
 
 COLUMNS = (
     "dtype", "m", "n", "k", "transposes", "alpha", "configuration", "NaNs", "zeros", "others", "wrong numbers"
 )  # fmt: skip
-RECORDS = sorted((Path(__file__).parents[4] / "records").glob("cublas-relu-of-nans-sm90-h200-13.1*.json.xz"))
+RECORDS = sorted((Path(__file__).parents[5] / "records").glob("cublas-relu-of-nans-sm90-h200-13.1*.json.xz"))
 _PLACES = 3
 """The rows, and the columns, that get NaNs and infinities."""
 
@@ -90,15 +89,8 @@ class NanSurvey(Survey):
 
 def work(start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]]]) -> Iterable[list[Any]]:
     """The rows of one process."""
-    survey, number = NanSurvey(given[0], given[1], undescribed=False), start
-    while time() < deadline:
-        number += step
-        try:
-            row = survey.row(number, (("relu", 1),))
-        except Exception as error:
-            row = [f"failed: {type(error).__name__}: {error}"[:300]]
-        if row is not None:
-            yield row
+    survey = NanSurvey(given[0], given[1], undescribed=False)
+    return numbered_rows(lambda number: survey.row(number, (("relu", 1),)), start, step, deadline)
 
 
 def by_kernel(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
@@ -160,7 +152,7 @@ def rows_to_data_file() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Survey, write the record and print its counts. The exit status is 1 if a process or a call failed."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.relu_of_nans", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.relu_of_nans", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, help="where to write the rows (JSON)")
     parser.add_argument("--write", action="store_true", help="write the rows of the data file from the records")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_bench.cublas import fp16_sum_orders
-from bitwise_bench.cublas.fp16_sum_orders import SMALL, bounds_of, chain_answers, shared_tiles
+from bitwise_bench.cublas.orders import fp16_sum_orders
+from bitwise_bench.cublas.orders.fp16_sum_orders import SMALL, bounds_of, chain_answers, shared_tiles
 
 torch = pytest.importorskip("torch")
 

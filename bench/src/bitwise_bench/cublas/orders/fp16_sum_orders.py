@@ -1,6 +1,6 @@
 """Which values of k PyTorch adds first where it accumulates fp16 in fp16, from products with three values of k.
 
-    python -m bitwise_bench.cublas.fp16_sum_orders --out orders.json --seconds 60 --kinds tiles chains
+    python -m bitwise_bench.cublas.orders.fp16_sum_orders --out orders.json --seconds 60 --kinds tiles chains
 
 One value of k has the product 1, and two others have 2^-11, half of a unit in the last place of 1. The sum is 1 + 2^-10
 if the two are added before the first one joins them, and 1 otherwise. All elements of a product have the same values,
@@ -203,7 +203,7 @@ def _row(library: Any, number: int, given: tuple[int, Sequence[str]]) -> Iterato
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write the record."""
     parser = argparse.ArgumentParser(
-        prog="bitwise_bench.cublas.fp16_sum_orders", description=(__doc__ or "").split("\n")[0]
+        prog="bitwise_bench.cublas.orders.fp16_sum_orders", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True, help="where to write the record (JSON)")
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds (default 60)")
