@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bitwise_bench.cublas import fp16_sum_orders
-from bitwise_bench.cublas.fp16_sum_orders import SMALL, bounds_of, chain_answers, shared_tiles
+from bitwise_bench.cublas.fp16_sum_orders import SMALL, bounds_of, chain_answers, rows_of, shared_tiles
+from bitwise_cublas_profiles import library
+from bitwise_cublas_profiles.query import Configuration
 
 torch = pytest.importorskip("torch")
 
@@ -75,3 +79,24 @@ def test_chains_have_an_answer_for_every_three_values_or_for_pairs_at_distances(
         1 for first in (0, 1, 16, 24, 47) for distance in (1, 2, 4, 8, 16, 32) for one in range(48 - distance)
         if first not in (one, one + distance)
     )  # fmt: skip
+
+
+def test_every_drawn_product_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer_of(_: object, probe: fp16_sum_orders.Probe) -> object:
+        if probe.k == 9:
+            raise RuntimeError("no answer")
+        found = Configuration(39, 20, 35, -1 if probe.k == 64 else 1, 2, 0, 0, 0, 9)
+        return SimpleNamespace(configuration=found, workspace=1 << 20)
+
+    drawn = iter([(64, 64, 64, "NN"), (64, 64, 128, "TN"), (64, 64, 9, "NT")])
+    monkeypatch.setattr(library, "Library", lambda: None)
+    monkeypatch.setattr(fp16_sum_orders.Probe, "device", "cpu")
+    monkeypatch.setattr(fp16_sum_orders, "answer_of", answer_of)
+    monkeypatch.setattr(fp16_sum_orders, "drawn_tiles", lambda _: next(drawn))
+    try:
+        asked, other, failed = itertools.islice(rows_of(0, 1, time.time() + 60, (1, ["tiles"])), 3)
+    finally:
+        torch.backends.cuda.matmul.allow_fp16_accumulation = False
+    assert asked[:6] == [0, "tiles", 64, 64, 64, "NN"]
+    assert [len(each) for each in (asked, other, failed)] == [11, 8, 2]
+    assert failed == [2, "failed: RuntimeError: no answer"]
