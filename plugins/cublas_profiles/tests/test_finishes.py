@@ -192,8 +192,10 @@ def test_what_follows_sums_of_fp16_is_of_fp16() -> None:
     sliced = of(Finish(beta=1.0, addend="vector"), **SLICES)
     assert [each.name for each in sliced.steps.steps] == ["add", "convert"]
     assert [(each.partial_dtype, each.merge_dtype) for each in sliced.product.k_cuts] == [("fp16", "fp16")]
-    with pytest.raises(RowNotCovered, match="the library's relu returned other bytes"):
-        of(Finish(beta=1.0, addend="vector", activation="relu"))
+    for fields, nan in (({}, "zero"), (SLICES, "kept"), ({"algorithm": 39, "stages": 35}, "kept")):
+        steps = of(Finish(beta=1.0, addend="vector", activation="relu"), **fields).steps.steps
+        assert steps[1] == Step(name="relu", nan=nan)
+        assert [each.name for each in steps] == ["add", "relu", "convert"]
     # Factors are numbers of fp16, and each operation rounds once.
     halves: dict[str, Any] = {"operand_dtype": "fp16", "arithmetic": "fp16", "name": "axpby", "value": 0.0999755859375}
     for fields, fused in (

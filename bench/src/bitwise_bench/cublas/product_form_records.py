@@ -90,7 +90,9 @@ def together(paths: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]
         numbers: dict[str, list[int]] = {}
         for number, _, _, outcome, *_ in found:
             numbers.setdefault(outcome, []).append(number)
-        drawn = {name: about[name] for name in ("seed", "setting", "kinds", "types", "exponents") if name in about}
+        drawn = {
+            name: about[name] for name in ("seed", "setting", "kinds", "types", "exponents", "regimes") if name in about
+        }
         lines.append(drawn | {"calls": {name: distances(each) for name, each in sorted(numbers.items())}})
     settings = {}
     for name in sorted(by_setting):
