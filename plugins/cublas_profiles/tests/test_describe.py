@@ -410,6 +410,23 @@ def test_fp32_operands_need_measured_rows_of_scalar_kernels() -> None:
     assert wide.k_cuts == descriptor_of(gemm_query(1, 640, 300), unmeasured, H100).k_cuts
 
 
+def test_chains_of_fp16_sums_have_blocks_of_their_own() -> None:
+    def of(k: int, custom: int, **fields: bool) -> GEMMDesc:
+        query = replace(gemm_query(3, 20000, k), compute="fp16", **fields)
+        return descriptor_of(query, replace(NVJET, algorithm=11, stages=0, custom=custom), H100, workspace=0)
+
+    for custom, k, span in ((0, 200, 128), (1, 900, 128), (2, 900, 256)):
+        desc = of(k, custom)
+        assert (desc.path, desc.accumulator_dtype) == ("fma", "fp16")
+        assert [(each.span, each.start, each.merge_dtype) for each in desc.k_cuts] == [
+            (None, "zero", "fp16"), (span, "first", "fp16"),
+        ]  # fmt: skip
+    with pytest.raises(RowNotCovered, match="CUSTOM_OPTION 0 was measured up to k = 256 only"):
+        of(305, 0)
+    with pytest.raises(RowNotCovered, match=r"is not measured|has no row"):
+        of(200, 1, transpose_b=True)
+
+
 def test_blocks_that_share_all_tiles_of_fp16_sums_are_slices() -> None:
     def of(m: int, n: int, k: int, workspace: int, **fields: int) -> GEMMDesc:
         query = replace(gemm_query(m, n, k), compute="fp16", batch=fields.pop("batch", 1))

@@ -433,6 +433,8 @@ class _Description:
         row = self._row("chains")
         if row is None:
             return self._interleaved()
+        if self.query.k > row.get("longest", self.query.k):
+            raise self.not_covered(f"CUSTOM_OPTION {configuration.custom} was measured up to k = {row['longest']} only")
         chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 
