@@ -236,14 +236,15 @@ class Survey(Comparison):
             step = 512 if 128 in query.blocks else 128
             cuts = (Cut(span=-(-(query.k // split) // step) * step), *product.k_cuts)
             return [("", product.model_copy(update={"k_cuts": cuts}))]
+        known: list[tuple[str, GEMMDesc]] = []
+        with suppress(CublasError):
+            desc = descriptor_of(plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace)
+            known.append(("", desc))
         if not others:
-            with suppress(CublasError):
-                desc = descriptor_of(
-                    plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace
-                )
-                return [("", desc)]
-            return []
-        made = alternatives(plain, split)
+            return known
+        chains = [desc for _, desc in known if desc.path == "fma"]
+        made = [("rounded products", desc.model_copy(update={"path": "mul_add"})) for desc in chains]
+        made += alternatives(plain, split)
         if query.compute == "fp16":
             made = [(name, with_fp16_sums(desc)) for name, desc in made] + [
                 (f"{name} in fp32", desc) for name, desc in made
