@@ -352,3 +352,19 @@ def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> N
         plain_problem(one, matrix(), H100, "2.11.0")
     with pytest.raises(CublasError, match="one value of k is measured with another beta only"):
         plain_problem(one, Finish(alpha=2, beta=1, addend="vector"), H100, "2.11.0")
+
+
+def test_batches_of_one_element_are_described_where_their_sums_are() -> None:
+    lanes = replace(NVJET, algorithm=13, stages=0, tile=0, custom=75, cluster_shape=0)
+    added = matrix(0.5, 0.3)
+    for dtype in ("bf16", "fp16"):
+        query = replace(gemm_query(1, 1, 1024, dtype), batch=3)
+        found = finished_product_of(query, lanes, H100, added, 0)
+        assert found.steps.steps[0] == Step(
+            name="axpby", value=0.5, operand_value=0.3, fused="x", operand_dtype=dtype
+        )  # fmt: skip
+        with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
+            finished_product_of(query, replace(lanes, custom=10), H100, added, 0)
+    for query in (gemm_query(1, 1, 1024, "fp32"), replace(gemm_query(1, 1, 1024), compute="fp16")):
+        with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
+            finished_product_of(replace(query, batch=3), lanes, H100, added, 0)
