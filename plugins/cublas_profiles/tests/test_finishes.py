@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut, Step
 from bitwise_core.descriptors.problem import Finish, GEMMProblem
-from bitwise_cublas_profiles.describe import biased_product_of
+from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.finishes import (
     block_scaled_product_of,
     finished_product_of,
@@ -365,6 +365,9 @@ def test_batches_of_one_element_are_described_where_their_sums_are() -> None:
         )  # fmt: skip
         with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
             finished_product_of(query, replace(lanes, custom=10), H100, added, 0)
-    for query in (gemm_query(1, 1, 1024, "fp32"), replace(gemm_query(1, 1, 1024), compute="fp16")):
+    long = replace(gemm_query(1, 1, 1024, "fp32"), batch=3)
+    assert finished_product_of(long, lanes, H100, added, 0).steps.steps[0].fused == "x"
+    assert descriptor_of(long, lanes, H100) == descriptor_of(replace(long, batch=1), lanes, H100)
+    for query in (gemm_query(1, 1, 1000, "fp32"), replace(gemm_query(1, 1, 1024), compute="fp16")):
         with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
             finished_product_of(replace(query, batch=3), lanes, H100, added, 0)

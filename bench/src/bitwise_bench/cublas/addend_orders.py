@@ -107,7 +107,8 @@ class Sample:
         unknown |= self.sums == "fp16" and not self.orders and self.algorithm in _UNTRIED_CHAINS
         if self.m == self.n == 1 < self.batch:
             few_lanes = self.kind == "batch" and (self.algorithm, self.configuration[6]) == (13, 10)
-            unknown |= self.sums == "fp16" or self.dtype in ("fp32", "tf32") or few_lanes
+            lanes = self.configuration[6] in (75, 83) and self.k >= 1024
+            unknown |= self.sums == "fp16" or (self.dtype in ("fp32", "tf32") and not lanes) or few_lanes
         return gaps or unknown or any(": " in each for each in self.orders)
 
     @property

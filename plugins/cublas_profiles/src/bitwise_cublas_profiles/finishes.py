@@ -28,6 +28,7 @@ from bitwise_cublas_profiles.describe import (
     biased_product_of,
     descriptor_of,
     from_first_slice,
+    has_measured_lanes,
     sums_under_addend,
 )
 from bitwise_cublas_profiles.finish_rows import finish_row, rectifier
@@ -248,7 +249,7 @@ def finished_product_of(
         )
     if finish.addend == "matrix" and query.m == query.n == 1 and query.batch > 1:
         few_lanes = (configuration.algorithm, configuration.custom) == _FEW_LANES
-        if few_lanes or query.a == "fp32" or query.scale_type == "fp16":
+        if few_lanes or query.scale_type == "fp16" or not has_measured_lanes(query, configuration):
             raise RowNotCovered(
                 f"{query.description} with {finish.words} is not described: batches of one element are not measured "
                 "here; the nearest described call is the product, followed by the sum"
