@@ -415,14 +415,15 @@ def test_chains_of_fp16_sums_have_blocks_of_their_own() -> None:
         query = replace(gemm_query(3, 20000, k), compute="fp16", **fields)
         return descriptor_of(query, replace(NVJET, algorithm=11, stages=0, custom=custom), H100, workspace=0)
 
-    for custom, k, span in ((0, 200, 128), (1, 900, 128), (2, 900, 256)):
+    for custom, k, span in ((0, 200, 128), (1, 921, 128)):
         desc = of(k, custom)
         assert (desc.path, desc.accumulator_dtype) == ("fma", "fp16")
         assert [(each.span, each.start, each.merge_dtype) for each in desc.k_cuts] == [
             (None, "zero", "fp16"), (span, "first", "fp16"),
         ]  # fmt: skip
-    with pytest.raises(RowNotCovered, match="CUSTOM_OPTION 0 was measured up to k = 256 only"):
-        of(305, 0)
+    for k, custom, longest in ((305, 0, 256), (1064, 1, 921)):
+        with pytest.raises(RowNotCovered, match=f"CUSTOM_OPTION {custom} was measured up to k = {longest} only"):
+            of(k, custom)
     with pytest.raises(RowNotCovered, match=r"is not measured|has no row"):
         of(200, 1, transpose_b=True)
 
@@ -445,6 +446,8 @@ def test_blocks_that_share_all_tiles_of_fp16_sums_are_slices() -> None:
         ((128, 2112, 7168), 17, 20, 1720899, [2368, 2368, 2432]),
         ((192, 1152, 8016), 18, 32, 1769955, [1984, 1984, 2048, 2000]),
         ((256, 1920, 13568), 20, 3, 4194847, [3392] * 4),
+        ((384, 1664, 9480), 20, 0, 3670399, [4736, 4744]),
+        ((192, 2816, 9472), 21, 32, 3244587, [3136, 3136, 3200]),
     ):
         (cut,) = of(*sizes, workspace, tile=tile, cluster_shape=cluster).k_cuts
         assert (cut.lengths(sizes[-1]), cut.partial_dtype, cut.merge_dtype) == (lengths, "fp16", "fp16")

@@ -38,6 +38,7 @@ RECORDS = tuple(
         "fp16-sums-in-place-sm90-h200-13.1",
         "fp16-sums-undescribed-sm90-h200-13.1",
         "fp16-sums-later-sm90-h200-13.1",
+        "fp16-sums-few-rows-sm90-h200-13.1",
     )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}

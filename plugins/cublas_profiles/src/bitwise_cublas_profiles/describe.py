@@ -33,13 +33,17 @@ _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 _SHARED_WORKSPACE = 159
 """The bytes of a workspace that are neither sums of parts of a tile nor counters."""
-_TILES = {15: (64, 64), 17: (64, 128), 18: (128, 64), 20: (128, 128), 21: (128, 192), 23: (192, 128), 24: (256, 128)}
+_TILES = {
+    15: (64, 64), 17: (64, 128), 18: (128, 64), 20: (128, 128), 21: (256, 64), 23: (128, 256), 24: (256, 128),
+}  # fmt: skip
 """By the library's number of a tile: its rows and columns, which are columns and rows of a query's output."""
 _CLUSTERS = {
-    0: (1, 1), 3: (2, 1), 4: (4, 1), 5: (1, 2), 6: (2, 2), 7: (4, 2), 8: (1, 4), 9: (2, 4), 11: (8, 1), 12: (1, 8),
-    14: (2, 8), 17: (3, 1), 18: (5, 1), 20: (7, 1), 28: (3, 2), 32: (1, 3), 38: (1, 5),
+    0: (2, 2), 3: (2, 1), 4: (4, 1), 5: (1, 2), 6: (2, 2), 7: (4, 2), 8: (1, 4), 9: (2, 4), 11: (8, 1), 12: (1, 8),
+    14: (2, 8), 17: (3, 1), 18: (5, 1), 20: (7, 1), 27: (15, 1), 28: (3, 2), 32: (1, 3), 38: (1, 5), 43: (1, 7),
+    50: (1, 14),
 }  # fmt: skip
-"""By the library's number of a cluster: its blocks along the rows and columns of the library's output."""
+"""By the library's number of a cluster: its blocks along the rows and columns of the library's output; 0 is its choice.
+"""
 _SHARE_MERGES: dict[int, MergeName] = {2: "chain-down", 3: "chain-down", 4: "neighbours"}
 """By the number of blocks that share a tile along k: the order in which their sums are added, a tree from the last."""
 
