@@ -321,8 +321,8 @@ class _Description:
         """
         tile, cluster = _TILES.get(self.configuration.tile), _CLUSTERS.get(self.configuration.cluster_shape)
         if tile is not None and cluster is not None and self.query.compute == "fp16" and self.query.batch == 1:
-            # The library's matrices have columns where the query's have rows. Tiles that are not shared fill whole waves
-            # of blocks: with so few tiles that as many blocks share each, there is none of them.
+            # The library's matrices have columns where the query's have rows. Tiles that are not shared fill whole
+            # waves of blocks: where tiles are so few that as many blocks share each, there is none of them.
             lengths = (self.query.n, self.query.m)
             tiles = math.prod(
                 -(-length // (side * blocks)) * blocks
