@@ -87,3 +87,14 @@ def test_orders_of_sums_of_fp16_are_those_of_operations_of_fp16() -> None:
             float(np.float16(0.1)),
             float(np.float16(0.3)),
         )
+
+
+def test_chains_of_fp16_have_orders_of_fp16() -> None:
+    chain = GEMMDesc(k=16, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma")
+    found = [
+        name
+        for name, _ in descriptions(
+            with_fp16_sums(chain), Finish(alpha=0.5, beta=0.25, addend="matrix"), "fp16", "fp16"
+        )
+    ]
+    assert found == ["product_fused in fp16", "addend_fused in fp16", "both_rounded in fp16"]

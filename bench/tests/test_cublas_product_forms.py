@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.cublas.addend_orders import Sample, counted, feature_counts, samples
-from bitwise_bench.cublas.product_form_records import together
+from bitwise_bench.cublas.product_form_records import lines_of, main, together
 from bitwise_bench.cublas.product_forms import KINDS, PLAIN, summary
 from bitwise_cublas_profiles.profile import profile
 
@@ -48,6 +48,22 @@ def test_runs_are_counted_together_by_setting(tmp_path: Path) -> None:
     paths[0].write_text(json.dumps(run), encoding="utf-8")
     with pytest.raises(ValueError, match="several machines"):
         together(paths)
+
+
+def test_runs_are_added_to_those_of_a_record(tmp_path: Path) -> None:
+    about = {"gpu": "g", "torch": "t", "library": "l", "driver": "d"}
+    record = tmp_path / "record"
+    for seed, outcome in ((1, "equal"), (2, "declined")):
+        drawn = {"seed": seed, "setting": "defaults", "kinds": [["matrix", 1]], "types": [["fp16", 1]]}
+        path = tmp_path / f"run-{seed}.json"
+        path.write_text(json.dumps({"environment": {**about, **drawn}, "compared": "elements", "died": []}), "utf-8")
+        path.with_suffix(".jsonl").write_text(json.dumps([seed, "matrix", "fp16", outcome, [], "why"]) + "\n", "utf-8")
+        assert main([str(path), "--record", str(record), *(["--add"] if seed == 2 else [])]) == 0
+    found = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["settings"]["defaults"]
+    assert found["totals"] == {"equal": 1, "declined": 1}
+    assert (found["outcomes"], found["reasons"]) == ({"matrix fp16": {"equal": 1, "declined": 1}}, {"why": 1})
+    assert [each["seed"] for each in lines_of(tmp_path / "record.jsonl.xz")] == [1, 2]
+    assert main([str(path), "--record", str(record), "--add"]) == 2
 
 
 def test_the_record_has_every_older_kind_and_names_what_differs() -> None:

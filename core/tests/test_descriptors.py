@@ -318,7 +318,7 @@ def _cuts() -> st.SearchStrategy[Cut]:
         Cut,
         count=st.integers(1, 12),
         tile=st.integers(1, 9),
-        remainder=st.sampled_from(["short-last", "short-first", "long-last", "long-first", "spread"]),
+        remainder=st.sampled_from(["short-last", "short-first", "long-last", "long-first", "spread", "spread-last"]),
     )
     strided = st.builds(Cut, layout=st.just("strided"), count=st.integers(1, 12), tile=st.integers(1, 9))
     return st.one_of(spans, counts, strided)
@@ -346,6 +346,8 @@ def test_parts_hold_every_position_once_and_in_order(cut: Cut, length: int) -> N
         (Cut(count=3, tile=64, remainder="long-last"), 200, [64, 64, 72]),
         (Cut(count=2, tile=64, remainder="long-first"), 200, [136, 64]),
         (Cut(count=3, tile=64, remainder="spread"), 200, [128, 64, 8]),
+        (Cut(count=3, tile=64, remainder="spread-last"), 300, [64, 128, 108]),
+        (Cut(count=4, tile=64, remainder="spread-last"), 8016, [1984, 1984, 2048, 2000]),
         (Cut(count=9, tile=64), 8640, [960] * 9),
     ],
 )

@@ -410,23 +410,56 @@ def test_fp32_operands_need_measured_rows_of_scalar_kernels() -> None:
     assert wide.k_cuts == descriptor_of(gemm_query(1, 640, 300), unmeasured, H100).k_cuts
 
 
-def test_blocks_that_share_tiles_of_fp16_sums_in_equal_parts_are_slices() -> None:
+def test_chains_of_fp16_sums_have_blocks_of_their_own() -> None:
+    def of(k: int, custom: int, **fields: bool) -> GEMMDesc:
+        query = replace(gemm_query(3, 20000, k), compute="fp16", **fields)
+        return descriptor_of(query, replace(NVJET, algorithm=11, stages=0, custom=custom), H100, workspace=0)
+
+    for custom, k, span in ((0, 200, 128), (1, 921, 128)):
+        desc = of(k, custom)
+        assert (desc.path, desc.accumulator_dtype) == ("fma", "fp16")
+        assert [(each.span, each.start, each.merge_dtype) for each in desc.k_cuts] == [
+            (None, "zero", "fp16"), (span, "first", "fp16"),
+        ]  # fmt: skip
+    for k, custom, longest in ((305, 0, 256), (1064, 1, 921)):
+        with pytest.raises(RowNotCovered, match=f"CUSTOM_OPTION {custom} was measured up to k = {longest} only"):
+            of(k, custom)
+    with pytest.raises(RowNotCovered, match=r"is not measured|has no row"):
+        of(200, 1, transpose_b=True)
+
+
+def test_blocks_that_share_all_tiles_of_fp16_sums_are_slices() -> None:
     def of(m: int, n: int, k: int, workspace: int, **fields: int) -> GEMMDesc:
         query = replace(gemm_query(m, n, k), compute="fp16", batch=fields.pop("batch", 1))
         shared = replace(NVJET, algorithm=39, stages=35, split_k=-1, reduction=2, custom=0)
         return descriptor_of(query, replace(shared, **fields), H100, workspace=workspace)
 
     fp16 = {"partial_dtype": "fp16", "merge_dtype": "fp16"}
-    assert of(256, 960, 4224, 983439, tile=15).k_cuts == (Cut(span=2112, merge="chain-down", **fp16),)
-    assert of(512, 640, 6144, 1966719, tile=18).k_cuts == (Cut(span=2048, merge="chain-down", **fp16),)
+    assert of(3840, 64, 10944, 1573407, tile=17, cluster_shape=12).k_cuts == (
+        Cut(span=3648, merge="chain-down", **fp16),
+    )
+    # The last parts have one iteration more, and the last iteration may be short.
+    for sizes, tile, cluster, workspace, lengths in (
+        ((256, 1344, 10688), 18, 8, 1442127, [5312, 5376]),
+        ((1168, 208, 6416), 17, 4, 1966719, [2112, 2176, 2128]),
+        ((200, 984, 10184), 18, 8, 1573407, [3392, 3392, 3400]),
+        ((128, 2112, 7168), 17, 20, 1720899, [2368, 2368, 2432]),
+        ((192, 1152, 8016), 18, 32, 1769955, [1984, 1984, 2048, 2000]),
+        ((256, 1920, 13568), 20, 3, 4194847, [3392] * 4),
+        ((384, 1664, 9480), 20, 0, 3670399, [4736, 4744]),
+        ((192, 2816, 9472), 21, 32, 3244587, [3136, 3136, 3200]),
+    ):
+        (cut,) = of(*sizes, workspace, tile=tile, cluster_shape=cluster).k_cuts
+        assert (cut.lengths(sizes[-1]), cut.partial_dtype, cut.merge_dtype) == (lengths, "fp16", "fp16")
+        assert cut.merge == ("neighbours" if len(lengths) == 4 else "chain-down")
     assert of(1024, 2304, 512, 639, tile=20).k_cuts == ()
-    # Uneven parts, numbers of blocks that differ between tiles, four blocks, and tiles without a number.
+    # Five blocks, tiles of which some are shared, another cluster, tiles without a number, and batches.
     for given in (
-        {"m": 704, "n": 448, "k": 7232, "workspace": 1376583, "tile": 17},
-        {"m": 1024, "n": 2304, "k": 2560, "workspace": 3932895, "tile": 20},
-        {"m": 640, "n": 320, "k": 7680, "workspace": 1638859, "tile": 17},
-        {"m": 256, "n": 960, "k": 4224, "workspace": 983439, "tile": 16},
-        {"m": 256, "n": 960, "k": 4224, "workspace": 983439, "tile": 15, "batch": 2},
+        {"m": 768, "n": 512, "k": 12800, "workspace": 3932895, "tile": 20, "cluster_shape": 7},
+        {"m": 1536, "n": 1536, "k": 11456, "workspace": 3932895, "tile": 20, "cluster_shape": 0},
+        {"m": 256, "n": 1344, "k": 10688, "workspace": 1442127, "tile": 18, "cluster_shape": 12},
+        {"m": 256, "n": 1344, "k": 10688, "workspace": 1442127, "tile": 16, "cluster_shape": 8},
+        {"m": 256, "n": 1344, "k": 10688, "workspace": 1442127, "tile": 18, "cluster_shape": 8, "batch": 2},
     ):
         with pytest.raises(RowNotCovered, match="tiles that several blocks share along k are not measured"):
             of(**given)

@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut, Step
 from bitwise_core.descriptors.problem import Finish, GEMMProblem
-from bitwise_cublas_profiles.describe import biased_product_of
+from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.finishes import (
     block_scaled_product_of,
     finished_product_of,
@@ -192,8 +192,10 @@ def test_what_follows_sums_of_fp16_is_of_fp16() -> None:
     sliced = of(Finish(beta=1.0, addend="vector"), **SLICES)
     assert [each.name for each in sliced.steps.steps] == ["add", "convert"]
     assert [(each.partial_dtype, each.merge_dtype) for each in sliced.product.k_cuts] == [("fp16", "fp16")]
-    with pytest.raises(RowNotCovered, match="the library's relu returned other bytes"):
-        of(Finish(beta=1.0, addend="vector", activation="relu"))
+    for fields, nan in (({}, "zero"), (SLICES, "kept"), ({"algorithm": 39, "stages": 35}, "kept")):
+        steps = of(Finish(beta=1.0, addend="vector", activation="relu"), **fields).steps.steps
+        assert steps[1] == Step(name="relu", nan=nan)
+        assert [each.name for each in steps] == ["add", "relu", "convert"]
     # Factors are numbers of fp16, and each operation rounds once.
     halves: dict[str, Any] = {"operand_dtype": "fp16", "arithmetic": "fp16", "name": "axpby", "value": 0.0999755859375}
     for fields, fused in (
@@ -350,3 +352,22 @@ def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> N
         plain_problem(one, matrix(), H100, "2.11.0")
     with pytest.raises(CublasError, match="one value of k is measured with another beta only"):
         plain_problem(one, Finish(alpha=2, beta=1, addend="vector"), H100, "2.11.0")
+
+
+def test_batches_of_one_element_are_described_where_their_sums_are() -> None:
+    lanes = replace(NVJET, algorithm=13, stages=0, tile=0, custom=75, cluster_shape=0)
+    added = matrix(0.5, 0.3)
+    for dtype in ("bf16", "fp16"):
+        query = replace(gemm_query(1, 1, 1024, dtype), batch=3)
+        found = finished_product_of(query, lanes, H100, added, 0)
+        assert found.steps.steps[0] == Step(
+            name="axpby", value=0.5, operand_value=0.3, fused="x", operand_dtype=dtype
+        )  # fmt: skip
+        with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
+            finished_product_of(query, replace(lanes, custom=10), H100, added, 0)
+    long = replace(gemm_query(1, 1, 1024, "fp32"), batch=3)
+    assert finished_product_of(long, lanes, H100, added, 0).steps.steps[0].fused == "x"
+    assert descriptor_of(long, lanes, H100) == descriptor_of(replace(long, batch=1), lanes, H100)
+    for query in (gemm_query(1, 1, 1000, "fp32"), replace(gemm_query(1, 1, 1024), compute="fp16")):
+        with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
+            finished_product_of(replace(query, batch=3), lanes, H100, added, 0)

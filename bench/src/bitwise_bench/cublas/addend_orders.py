@@ -38,6 +38,7 @@ RECORDS = tuple(
         "fp16-sums-in-place-sm90-h200-13.1",
         "fp16-sums-undescribed-sm90-h200-13.1",
         "fp16-sums-later-sm90-h200-13.1",
+        "fp16-sums-few-rows-sm90-h200-13.1",
     )
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
@@ -54,8 +55,8 @@ _UNTRIED_SUMS = frozenset({(10, 0, 1), (20, 28, 1), (63, 15, 2)})
 """Kernels of slices, by algorithm, STAGES_ID and REDUCTION_SCHEME, whose sums some records did not try: a row of such a
 kernel without an order says nothing.
 """
-_UNTRIED_CHAINS = 16
-"""An algorithm whose chains of fp16 the first records of sums of fp16 did not try for large outputs; the same holds."""
+_UNTRIED_CHAINS = (11, 16)
+"""Algorithms whose chains of fp16 the first records of sums of fp16 did not try for large outputs; the same holds."""
 _LATER = ("onto_itself", "both_rounded", "onto_product_fused", "onto_addend_fused", "onto_both_rounded")
 """Orders that the records without a row of them did not try."""
 IN_FP16 = " in fp16"
@@ -104,8 +105,12 @@ class Sample:
         )
         kernel = (self.algorithm, self.configuration[2], self.configuration[4])
         unknown |= self.sliced and not self.orders and kernel in _UNTRIED_SUMS
-        unknown |= self.sums == "fp16" and not self.orders and self.algorithm == _UNTRIED_CHAINS
-        return gaps or unknown or (self.m == self.n == 1 < self.batch) or any(": " in each for each in self.orders)
+        unknown |= self.sums == "fp16" and not self.orders and self.algorithm in _UNTRIED_CHAINS
+        if self.m == self.n == 1 < self.batch:
+            few_lanes = self.kind == "batch" and (self.algorithm, self.configuration[6]) == (13, 10)
+            lanes = self.configuration[6] in (75, 83) and self.k >= 1024
+            unknown |= self.sums == "fp16" or (self.dtype in ("fp32", "tf32") and not lanes) or few_lanes
+        return gaps or unknown or any(": " in each for each in self.orders)
 
     @property
     def plain(self) -> bool:

@@ -6,7 +6,8 @@ Random calls are those of `product_forms`. For each, the library is asked for th
 the sums are described as those of a product alone; where the profile has no row for these, the descriptors of
 `descriptor_mutations.alternatives` are tried. Sampled elements are evaluated on the CPU under every order of
 `bitwise_cublas_profiles.finishes`; a row names the orders whose bytes are PyTorch's. `addend_orders` counts the rows.
-With --undescribed, only calls that the profile declines are rows.
+With --undescribed, only calls that the profile declines are rows, with --algorithms only those by some algorithms of
+the library; with --regimes shapes of some kinds are drawn.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from bitwise_bench.cublas.product_forms import (
     form_of_product,
 )
 from bitwise_bench.cublas.settings_parity import SETTINGS
+from bitwise_bench.cublas.sweeps.random_queries import REGIMES, regime_of
 from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
@@ -141,7 +143,7 @@ def _descriptions(
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         steps = Epilogue.of(*scale, converted, "add", *activation)
         yield "rounded", FinishedGEMM(product=sums, steps=steps)
-    if finish.alpha != 1.0 and desc.path == "fma":
+    if finish.alpha != 1.0 and desc.path == "fma" and arithmetic == "fp32":
         wide = GEMMDesc(**(fields | {"left_dtype": "fp32", "right_dtype": "fp32"}))
         for name in ("a", "b"):
             yield f"operand_{name}", FinishedGEMM(
@@ -154,11 +156,13 @@ class Survey(Comparison):
 
     unaligned, sparse_vectors = 0.3, True
 
-    def __init__(self, seed: int, types: Sequence[tuple[str, int]], *, undescribed: bool) -> None:
+    def __init__(
+        self, seed: int, types: Sequence[tuple[str, int]], *, undescribed: bool, algorithms: Sequence[int] = ()
+    ) -> None:
         from bitwise_cublas_profiles.library import Library
 
         super().__init__(seed, elements=True, types=types)
-        self.library, self.undescribed = Library(), undescribed
+        self.library, self.undescribed, self.algorithms = Library(), undescribed, algorithms
         capability = "{}.{}".format(*self.torch.cuda.get_device_capability())
         self.known = profile(self.library.version, capability)
 
@@ -194,6 +198,8 @@ class Survey(Comparison):
             asked = answers(self.library, problem, finish, self.known, alignment)
         except (NotCovered, CublasError, DescriptorError) as error:
             return [str(error)[-160:]]
+        if self.algorithms and asked[0][2].configuration.algorithm not in self.algorithms:
+            return ["another algorithm"]
         mine, there = self.sampled(number, form, as_matrix(wanted))
         orders: list[str] = []
         latest = time.time() + _SECONDS
@@ -230,14 +236,15 @@ class Survey(Comparison):
             step = 512 if 128 in query.blocks else 128
             cuts = (Cut(span=-(-(query.k // split) // step) * step), *product.k_cuts)
             return [("", product.model_copy(update={"k_cuts": cuts}))]
+        known: list[tuple[str, GEMMDesc]] = []
+        with suppress(CublasError):
+            desc = descriptor_of(plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace)
+            known.append(("", desc))
         if not others:
-            with suppress(CublasError):
-                desc = descriptor_of(
-                    plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace
-                )
-                return [("", desc)]
-            return []
-        made = alternatives(plain, split)
+            return known
+        chains = [desc for _, desc in known if desc.path == "fma"]
+        made = [("rounded products", desc.model_copy(update={"path": "mul_add"})) for desc in chains]
+        made += alternatives(plain, split)
         if query.compute == "fp16":
             made = [(name, with_fp16_sums(desc)) for name, desc in made] + [
                 (f"{name} in fp32", desc) for name, desc in made
@@ -268,13 +275,16 @@ def with_fp16_sums(desc: GEMMDesc) -> GEMMDesc:
 
 
 def work(
-    start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]], Any, bool, str]
-) -> Iterable[list[Any]]:
+    start: int, step: int, deadline: float,
+    given: tuple[int, Sequence[tuple[str, int]], Any, bool, str, Sequence[str], Sequence[int]],
+) -> Iterable[list[Any]]:  # fmt: skip
     """The rows of one process."""
-    seed, kinds, types, undescribed, setting = given
+    seed, kinds, types, undescribed, setting, regimes, algorithms = given
     apply_flags(setting)
-    survey = Survey(seed, types, undescribed=undescribed)
-    return numbered_rows(lambda number: survey.row(number, kinds), start, step, deadline)
+    survey = Survey(seed, types, undescribed=undescribed, algorithms=algorithms)
+    return numbered_rows(
+        lambda number: survey.row(number, kinds) if regime_of(number) in regimes else None, start, step, deadline
+    )
 
 
 def by_kernel(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
@@ -306,16 +316,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
     parser.add_argument("--types", nargs="*", choices=[name for name, _ in TYPES], help="their types (default all)")
     parser.add_argument("--setting", choices=SETTINGS, default="defaults", help="PyTorch's settings (default: its own)")
+    parser.add_argument(
+        "--regimes", nargs="+", choices=REGIMES, default=REGIMES, help="the kinds of shapes (default all)"
+    )
+    parser.add_argument("--algorithms", type=int, nargs="+", default=[], help="algorithms (default all)")
     parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     given = parser.parse_args(arguments)
     os.environ.update(SETTINGS[given.setting].get("environment", {}))
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
     types = [each for each in TYPES if not given.types or each[0] in given.types]
-    task = (given.seed, kinds, types, given.undescribed, given.setting)
+    task = (given.seed, kinds, types, given.undescribed, given.setting, given.regimes, given.algorithms)
     found, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
     rows = sorted((each for each in found if len(each) == len(COLUMNS)), key=str)
     others = Counter(each[0] for each in found if len(each) != len(COLUMNS))
     about = {"environment": environment(), "seed": given.seed, "setting": given.setting}
+    about |= {"regimes": given.regimes} if given.regimes != REGIMES else {}
+    about |= {"algorithms": given.algorithms} if given.algorithms else {}
     record = {**about, "columns": COLUMNS, "rows": rows}
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     for name, each in by_kernel(rows).items():

@@ -4,7 +4,7 @@ Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
 `second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k` and `short`, and to the products
 of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.
-No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `tenth-held-out`, is in another
+No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `eleventh-held-out`, is in another
 set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
@@ -213,6 +213,21 @@ TENTH_HELD_OUT = (
     Decoder("MobileLLM-1B", 1280, 1280, 2112, 3584),
     Decoder("MobileLLM-600M", 1152, 1152, 1536, 3072),
 )
+ELEVENTH_HELD_OUT = (
+    Decoder("Turing-NLG-17B", 4256, 4256, 12768, 17024),
+    Decoder("YaLM-100B", 10240, 10240, 30720, 27308),
+    Decoder("LaMDA-137B", 8192, 16384, 49152, 65536),
+    Decoder("GLM-130B", 12288, 12288, 36864, 32768),
+    Decoder("TeleChat-52B", 8192, 8192, 24576, 21824),
+    Decoder("Yuan-2.0-102B", 8192, 8192, 24576, 36864),
+    Decoder("dots.llm1", 4096, 4096, 12288, 10944),
+    Decoder("Qwen2-57B-A14B", 3584, 3584, 4608, 20480),
+    Decoder("Moonlight-16B", 2048, 2048, 3072, 11264),
+    Decoder("gemma-2b", 2048, 2048, 2560, 16384),
+    Decoder("Qwen-1.8B", 2048, 2048, 6144, 5504),
+    Decoder("Sana-4.8B", 2240, 2240, 6720, 5600),
+    Decoder("Whisper-base", 512, 512, 1536, 2048),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
@@ -220,6 +235,7 @@ _SIXTH_VOCABULARIES = ((32003, 4096), (50295, 2560), (119547, 768), (65025, 1024
 _EIGHTH_VOCABULARIES = ((129280, 896), (100277, 512), (32021, 1280), (49155, 768), (131073, 640), (73448, 512))
 _NINTH_VOCABULARIES = ((250112, 512), (59246, 640), (64793, 512), (46145, 1024), (105879, 512), (30003, 1280))
 _TENTH_VOCABULARIES = ((60515, 640), (42001, 1024), (119548, 512), (80541, 768), (32101, 1152), (99303, 512))
+_ELEVENTH_VOCABULARIES = ((256206, 1024), (58101, 512), (59514, 512), (62518, 512), (246534, 1280), (30145, 2048))
 _SEVENTH_VOCABULARIES = ((250002, 1024), (32005, 768), (68729, 1024), (64001, 768), (32100, 768), (65001, 512))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
@@ -403,7 +419,7 @@ def ninth_held_out() -> list[Problem]:
     No pair of n and k is in another set.
     """
     dice = random.Random(_SEED + 130)
-    others = tuple(make for name, make in SETS.items() if name not in ("ninth-held-out", "tenth-held-out", "published"))
+    others = _others_than("ninth-held-out", "tenth-held-out", "eleventh-held-out")
     known = _pairs_of(others)
     found = _of_unseen_layers(dice, NINTH_HELD_OUT, others, 6)
     for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
@@ -423,7 +439,7 @@ def tenth_held_out() -> list[Problem]:
     No pair of n and k is in another set.
     """
     dice = random.Random(_SEED + 150)
-    others = tuple(make for name, make in SETS.items() if name not in ("tenth-held-out", "published"))
+    others = _others_than("tenth-held-out", "eleventh-held-out")
     known = _pairs_of(others)
     found = _of_unseen_layers(dice, TENTH_HELD_OUT, others, 4)
     for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
@@ -435,6 +451,31 @@ def tenth_held_out() -> list[Problem]:
     found += drawn[::4]
     dice.shuffle(found)
     return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
+def eleventh_held_out() -> list[Problem]:
+    """Return about 230 products of the kinds of `ninth_held_out`, of other models.
+
+    No pair of n and k is in another set.
+    """
+    dice = random.Random(_SEED + 170)
+    others = _others_than("eleventh-held-out")
+    known = _pairs_of(others)
+    found = _of_unseen_layers(dice, ELEVENTH_HELD_OUT, others, 6)
+    for size in [_drawn(dice, 500, 8192, 4) for _ in range(8)]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    found += part_lines(_SEED + 171, 32) + mixed_products(_SEED + 172, 48)
+    found += short_products(_SEED + 175, 24) + few_k(_SEED + 176, 16) + gapped(_SEED + 177, 24)
+    drawn = [*unaligned_lines(_SEED + 173, 48, _ELEVENTH_VOCABULARIES), *few_lines(_SEED + 174, 64)]
+    found += drawn[::4]
+    dice.shuffle(found)
+    return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
+def _others_than(*names: str) -> tuple[Callable[[], list[Problem]], ...]:
+    """Return the sets but for these and the published one."""
+    return tuple(make for name, make in SETS.items() if name not in (*names, "published"))
 
 
 def gapped(seed: int, count: int) -> list[Problem]:
@@ -966,7 +1007,7 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out", "tenth-held-out")
+_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out", "tenth-held-out", "eleventh-held-out")
 """The sets that were made after the eighth held-out set."""
 _SETS_AFTER_SEVENTH = (
     "large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out", *_SETS_AFTER_EIGHTH,
@@ -998,6 +1039,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "eighth-held-out": eighth_held_out,
     "ninth-held-out": ninth_held_out,
     "tenth-held-out": tenth_held_out,
+    "eleventh-held-out": eleventh_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,

@@ -1,10 +1,10 @@
 """A record of several runs of `product_forms`, from the files of calls that they wrote.
 
-    python -m bitwise_bench.cublas.product_form_records forms-1.json forms-2.json --record NAME
+    python -m bitwise_bench.cublas.product_form_records forms-1.json forms-2.json --record NAME [--add]
 
 A run is its record, beside which the file of its calls has the same name with `.jsonl`. Runs on one GPU with one
 library are counted together by setting. NAME.jsonl.xz has a line for each run: what its calls were drawn from, and the
-numbers of its calls by outcome, as distances.
+numbers of its calls by outcome, as distances. With --add the runs are counted with those of the record NAME.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import lzma
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,39 @@ def distances(numbers: Sequence[int]) -> list[int]:
     return [each - before for before, each in zip((0, *numbers), numbers, strict=False)]
 
 
+def both(record: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of the runs of two records. Raises ValueError for records of two machines."""
+    if record["environment"] != other["environment"]:
+        raise ValueError(
+            f"the runs are of several machines or versions: {record['environment']} and {other['environment']}"
+        )
+    settings: dict[str, Any] = dict(record["settings"])
+    for name, added in other["settings"].items():
+        before = settings.get(name)
+        settings[name] = added if before is None else {
+            "totals": _added(before["totals"], added["totals"]),
+            "outcomes": {
+                each: _added(before["outcomes"].get(each, {}), added["outcomes"].get(each, {}))
+                for each in sorted({*before["outcomes"], *added["outcomes"]})
+            },
+            "different": [*before["different"], *added["different"]],
+            "reasons": _added(before["reasons"], added["reasons"]),
+        }  # fmt: skip
+    return {
+        "environment": record["environment"], "settings": {name: settings[name] for name in sorted(settings)},
+        "died": [*record["died"], *other["died"]],
+    }  # fmt: skip
+
+
+def _added(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(counts) + Counter(others))
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of runs of a compressed file."""
+    return [json.loads(line) for line in lzma.decompress(path.read_bytes()).decode().splitlines()]
+
+
 def together(paths: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The record of runs, and a line for each of them. Raises ValueError for runs on two machines."""
     by_setting: dict[str, list[list[Any]]] = {}
@@ -57,7 +90,9 @@ def together(paths: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]
         numbers: dict[str, list[int]] = {}
         for number, _, _, outcome, *_ in found:
             numbers.setdefault(outcome, []).append(number)
-        drawn = {name: about[name] for name in ("seed", "setting", "kinds", "types", "exponents") if name in about}
+        drawn = {
+            name: about[name] for name in ("seed", "setting", "kinds", "types", "exponents", "regimes") if name in about
+        }
         lines.append(drawn | {"calls": {name: distances(each) for name, each in sorted(numbers.items())}})
     settings = {}
     for name in sorted(by_setting):
@@ -78,16 +113,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--record", type=Path, required=True, help="write NAME.json and NAME.jsonl.xz")
+    parser.add_argument("--add", action="store_true", help="count the runs with those that the record has")
     given = parser.parse_args(arguments)
+    summary, runs = (given.record.with_name(given.record.name + end) for end in (".json", ".jsonl.xz"))
     try:
         record, lines = together(given.runs)
+        if given.add:
+            known = lines_of(runs)
+            if again := [each["seed"] for each in known if each["seed"] in {new["seed"] for new in lines}]:
+                raise ValueError(f"{runs.name} has runs of the seeds {again} already; draw calls from other seeds")
+            record = both(json.loads(summary.read_text(encoding="utf-8")), record)
+            lines = [*known, *lines]
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    given.record.with_name(given.record.name + ".json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    summary.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines)
     packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
-    given.record.with_name(given.record.name + ".jsonl.xz").write_bytes(packed)
+    runs.write_bytes(packed)
     different = 0
     for name, each in record["settings"].items():
         print(f"{name}: {json.dumps(each['totals'])}")

@@ -6,9 +6,9 @@ Random shapes, layouts, types, alpha and beta. An addend is random, or cancels t
 of the roundings of both. With --elements nine elements of each result are compared with the call's description,
 evaluated on the CPU; without, whole results with those of our kernels, for the calls that have functions of their own.
 With --exponents, each operand is multiplied by a power of two, so that results underflow or overflow.
-With --setting, PyTorch runs under a setting of `settings_parity`. --calls appends the call of each row to a file, and
-`product_form_records` makes a record of several of these. The exit status is 1 if bytes differ, or if more than the
-share `--declined` of the calls of a kind and type is declined.
+With --setting, PyTorch runs under a setting of `settings_parity`, with --regimes on shapes of some kinds. --calls
+appends the call of each row to a file, and `product_form_records` makes a record of several of these. The exit status
+is 1 if bytes differ, or if more than the share `--declined` of the calls of a kind and type is declined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.settings_parity import SETTINGS
-from bitwise_bench.cublas.sweeps.random_queries import random_query
+from bitwise_bench.cublas.sweeps.random_queries import REGIMES, random_query, regime_of
 from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 from bitwise_cublas_profiles.query import GemmQuery
 
@@ -426,14 +426,16 @@ def described(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) ->
 
 def work(
     start: int, step: int, deadline: float,
-    given: tuple[int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]], str, Sequence[int]],
+    given: tuple[
+        int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]], str, Sequence[int], Sequence[str]
+    ],
 ) -> Iterable[list[Any]]:  # fmt: skip
     """The rows of one process."""
-    seed, kinds, elements, types, setting, exponents = given
+    seed, kinds, elements, types, setting, exponents, regimes = given
     apply_flags(setting)
     comparison = Comparison(seed, elements=elements, types=types, exponents=exponents)
     return numbered_rows(
-        lambda number: comparison.row(number, kinds), start, step, deadline,
+        lambda number: comparison.row(number, kinds) if regime_of(number) in regimes else None, start, step, deadline,
         lambda number, reason: [number, "error", "", "failed", [], reason],
     )  # fmt: skip
 
@@ -479,6 +481,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
     parser.add_argument("--types", nargs="*", choices=[name for name, _ in TYPES], help="their types (default all)")
     parser.add_argument("--setting", choices=SETTINGS, default="defaults", help="PyTorch's settings (default: its own)")
+    parser.add_argument(
+        "--regimes", nargs="+", choices=REGIMES, default=REGIMES, help="the kinds of shapes (default all)"
+    )
     parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     parser.add_argument(
         "--exponents", type=int, nargs="*", default=[], help="powers of two for the operands, chosen at random"
@@ -493,10 +498,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     types = [each for each in TYPES if not given.types or each[0] in given.types]
     os.environ.update(SETTINGS[given.setting].get("environment", {}))
     # Workers are new processes, whose environment this one's is.
-    task = (given.seed, kinds, given.elements, types, given.setting, given.exponents)
+    task = (given.seed, kinds, given.elements, types, given.setting, given.exponents, given.regimes)
     rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
     drawn = {"seed": given.seed, "setting": given.setting, "kinds": kinds, "types": types}
     drawn |= {"exponents": given.exponents} if given.exponents else {}
+    drawn |= {"regimes": given.regimes} if given.regimes != REGIMES else {}
     record = record_of(rows, died, {**environment(), **drawn}, "elements" if given.elements else "outputs")
     counts, reasons = record["outcomes"], Counter(record["reasons"])
     unequal = [row for row in rows if row[3] in ("different", "failed")]

@@ -83,8 +83,8 @@ def run_workers(
     """
     context = multiprocessing.get_context("spawn")
     results: Any = context.Queue()
-    deadline = time.time() + seconds
     devices = visible_devices()
+    deadline = time.time() + seconds  # visible_devices() takes seconds where it imports PyTorch
     count = processes * len(devices)
     workers = [
         context.Process(

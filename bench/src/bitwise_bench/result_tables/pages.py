@@ -556,6 +556,7 @@ COLLECTED: Mapping[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]
         "product-speeds": ("cublas-*held-out-sm90-*.json", product_tables.product_speeds),
         "published-products": ("cublas-published-sm90-*.json", product_tables.published_products),
         "scaled-blocks": ("cublas-scaled-blocks-sm90-*.json", product_tables.scaled_blocks),
+        "calls-by-setting": ("cublas-calls-settings-sm90-*.json", product_tables.calls_by_setting),
         "generations": ("bits-sm90-*.json", generations),
         "tuned-models": ("inductor-tuned-models-sm90-*.json", tuned_models),
         "fused-epilogues": ("cublas-epilogues-sm90-*.json", product_tables.all_fused_epilogues),

@@ -100,6 +100,22 @@ def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
     return markdown_table(("GPU", "cuBLASLt", *types, "other bytes", "not compared"), rows)
 
 
+def calls_by_setting(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the calls of PyTorch whose elements were compared with their descriptions, by GPU and setting."""
+    rows = []
+    for each in records:
+        for setting, found in each["settings"].items():
+            counts = found["totals"]
+            calls = sum(counts.get(name, 0) for name in ("equal", "different", "failed", "declined"))
+            declined = counts.get("declined", 0)
+            rows.append([
+                each["environment"]["gpu"], setting if setting[0].islower() else f"`{setting}`",
+                f"{counts.get('equal', 0):,}", counts.get("different", 0) + counts.get("failed", 0),
+                f"{declined} ({declined / calls:.2%})",
+            ])  # fmt: skip
+    return markdown_table(("GPU", "setting", "equal", "other bytes", "declined"), rows)
+
+
 def fused_epilogues(record: Mapping[str, Any]) -> str:
     """Return the speed of products with an epilogue over PyTorch's separate operators, by part and epilogue."""
     rows = []

@@ -26,9 +26,9 @@ Count = Annotated[StrictInt, Field(ge=1, le=MAXIMUM_PARTS)]
 FloatName = Annotated[str, AfterValidator(float_name)]
 
 Start: TypeAlias = Literal["first", "zero"]
-Remainder: TypeAlias = Literal["short-last", "short-first", "long-last", "long-first", "spread"]
+Remainder: TypeAlias = Literal["short-last", "short-first", "long-last", "long-first", "spread", "spread-last"]
 """How the parts differ where the tiles do not divide evenly: the last or the first part is short, or is long, or the
-first parts take one tile more each (spread)."""
+first parts (spread) or the last ones (spread-last) take one tile more each."""
 
 
 class Group(TextRecord, word="group"):
@@ -161,9 +161,10 @@ class Cut(TextRecord, word="cut"):
             whole = -(-tiles // self.count) * self.tile
             found = [max(0, min(whole, length - whole * part)) for part in range(self.count)]
             return found[::-1] if self.remainder == "short-first" else found
-        if self.remainder == "spread":
+        if self.remainder in ("spread", "spread-last"):
             more = tiles % self.count
             each = [(tiles // self.count + (part < more)) * self.tile for part in range(self.count)]
+            each = each if self.remainder == "spread" else each[::-1]
             # The last tile may be short; it belongs to the last part that is not empty.
             last = max(part for part in range(self.count) if each[part]) if tiles else 0
             each[last] -= tiles * self.tile - length

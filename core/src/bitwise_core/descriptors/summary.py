@@ -14,6 +14,7 @@ _SHORT = {
     "long-last": "the last one longer",
     "long-first": "the first one longer",
     "spread": "the first ones a tile longer",
+    "spread-last": "the last ones a tile longer",
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks, strided_lanes
 from bitwise_core.descriptors.cuts import Start
+from bitwise_core.descriptors.merge_orders import MergeName
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish
 from bitwise_cublas_profiles.dropped_k import ALGORITHM as SPLIT_K_ALGORITHM
 from bitwise_cublas_profiles.dropped_k import dropped_k
@@ -23,12 +25,27 @@ _IN_PLACE = 1
 """The REDUCTION_SCHEME that adds slices one after the other to the output."""
 ONTO = "onto_"
 """The prefix of orders in which slices are added to the addend."""
+_LANES_OF_FP32 = ((13, 75), (13, 83))
+"""Algorithms and CUSTOM_OPTIONs whose batches of one element of fp32 were measured."""
+_LONG_LANES = 1024
+"""The least k of these batches: of 65 with 843 values of k or more none had another order, of 6 with fewer 4 had."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
-_TILES = {15: (64, 64), 17: (64, 128), 18: (128, 64), 20: (128, 128)}
+_SHARED_WORKSPACE = 159
+"""The bytes of a workspace that are neither sums of parts of a tile nor counters."""
+_TILES = {
+    15: (64, 64), 17: (64, 128), 18: (128, 64), 20: (128, 128), 21: (256, 64), 23: (128, 256), 24: (256, 128),
+}  # fmt: skip
 """By the library's number of a tile: its rows and columns, which are columns and rows of a query's output."""
-_MEASURED_SHARES = (2, 3)
-"""The numbers of blocks that share a tile along k, where tiles that equal numbers share were measured."""
+_CLUSTERS = {
+    0: (2, 2), 3: (2, 1), 4: (4, 1), 5: (1, 2), 6: (2, 2), 7: (4, 2), 8: (1, 4), 9: (2, 4), 11: (8, 1), 12: (1, 8),
+    14: (2, 8), 17: (3, 1), 18: (5, 1), 20: (7, 1), 27: (15, 1), 28: (3, 2), 32: (1, 3), 38: (1, 5), 43: (1, 7),
+    50: (1, 14),
+}  # fmt: skip
+"""By the library's number of a cluster: its blocks along the rows and columns of the library's output; 0 is its choice.
+"""
+_SHARE_MERGES: dict[int, MergeName] = {2: "chain-down", 3: "chain-down", 4: "neighbours"}
+"""By the number of blocks that share a tile along k: the order in which their sums are added, a tree from the last."""
 
 
 def descriptor_of(
@@ -44,6 +61,13 @@ def descriptor_of(
     that is not measured.
     """
     return _Description(query, configuration, known, extrapolate, workspace=workspace).descriptor()
+
+
+def has_measured_lanes(query: GemmQuery, configuration: Configuration) -> bool:
+    """Whether sums of a batch of one element are in the order of one product; those of short sums of fp32 are not."""
+    if query.a != "fp32":
+        return True
+    return (configuration.algorithm, configuration.custom) in _LANES_OF_FP32 and query.k >= _LONG_LANES
 
 
 def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
@@ -178,7 +202,7 @@ class _Description:
                 self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
                 one = query.m == query.n == 1
-                self._check_feature("batches", measured=not one or query.a != "fp32")
+                self._check_feature("batches", measured=not one or has_measured_lanes(query, self.configuration))
         elif query.epilogue == "bias":
             if gaps:
                 self._check_feature("padded rows", measured=gaps_measured)
@@ -289,18 +313,28 @@ class _Description:
         return self._matrix(row, (Cut(span=chunk), *block), found.count)
 
     def _shared_tiles(self, step: int) -> Cut:
-        """The slices of tiles that equal numbers of blocks share along k, each with as many iterations.
+        """The slices of tiles of which as many blocks share each along k.
 
-        The workspace has room for a tile of fp16 for each block. The last slice is the first of the sum.
+        The workspace has room for a tile of fp16 for each block, and for a counter for each sum of a tile's binary tree
+        over its blocks. The tiles fill whole clusters. The first blocks have the last values of k, and one iteration
+        more where their number does not divide the iterations.
         """
-        tile, iterations = _TILES.get(self.configuration.tile), -(-self.query.k // step)
-        if tile is not None and self.query.compute == "fp16" and self.workspace is not None and self.query.batch == 1:
-            # The library's matrices have columns where the query's have rows.
-            tiles = -(-self.query.n // tile[0]) * -(-self.query.m // tile[1])
-            blocks, rest = divmod(self.workspace, tile[0] * tile[1] * 2)
-            slices, uneven = divmod(blocks, tiles)
-            if rest <= _COUNTERS and not uneven and slices in _MEASURED_SHARES and iterations % slices == 0:
-                return Cut(span=iterations // slices * step, merge="chain-down")
+        tile, cluster = _TILES.get(self.configuration.tile), _CLUSTERS.get(self.configuration.cluster_shape)
+        if tile is not None and cluster is not None and self.query.compute == "fp16" and self.query.batch == 1:
+            # The library's matrices have columns where the query's have rows. Tiles that are not shared fill whole
+            # waves of blocks: where tiles are so few that as many blocks share each, there is none of them.
+            lengths = (self.query.n, self.query.m)
+            tiles = math.prod(
+                -(-length // (side * blocks)) * blocks
+                for length, side, blocks in zip(lengths, tile, cluster, strict=True)
+            )
+            iterations = -(-self.query.k // step)
+            for slices, merge in _SHARE_MERGES.items():
+                counters = sum(-(-slices >> bit) for bit in range(1, (slices - 1).bit_length() + 1))
+                if self.workspace == tiles * (slices * math.prod(tile) * 2 + counters * 4) + _SHARED_WORKSPACE:
+                    if iterations % slices or merge != "chain-down":
+                        return Cut(count=slices, tile=step, remainder="spread-last", merge=merge)
+                    return Cut(span=iterations // slices * step, merge=merge)
         raise self.not_covered("tiles that several blocks share along k are not measured")
 
     def _product(self) -> GEMMDesc:
@@ -397,8 +431,9 @@ class _Description:
         )
 
     def _row(self, section: str) -> Row | None:
-        """The row of a scalar kernel, by its algorithm, its custom option and the layout."""
-        keys = {"algorithm": self.configuration.algorithm, "custom": self.configuration.custom}
+        """The row of a scalar kernel, by its algorithm, its custom option, the type of its sums and the layout."""
+        keys: dict[str, Any] = {"algorithm": self.configuration.algorithm, "custom": self.configuration.custom}
+        keys["sums"] = "fp16" if self.query.compute == "fp16" else None
         row = self.known.row(section, self.query.transposes, **keys, dtype=self.query.a)
         row = row or self.known.row(section, self.query.transposes, **keys, dtype=None)
         if row is not None:
@@ -414,6 +449,8 @@ class _Description:
         row = self._row("chains")
         if row is None:
             return self._interleaved()
+        if self.query.k > row.get("longest", self.query.k):
+            raise self.not_covered(f"CUSTOM_OPTION {configuration.custom} was measured up to k = {row['longest']} only")
         chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 

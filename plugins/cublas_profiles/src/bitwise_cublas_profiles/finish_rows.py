@@ -42,6 +42,7 @@ def rectifier(known: Profile, query: GemmQuery, configuration: Configuration) ->
     for row in known.tables["rectifiers"]:
         if (
             row["algorithm"] == configuration.algorithm
+            and row.get("sums", "fp32") == query.scale_type
             and row["sliced"] == (configuration.split_k > 1)
             and query.multiplied in row["dtypes"]
             and configuration.reduction in row["reductions"]

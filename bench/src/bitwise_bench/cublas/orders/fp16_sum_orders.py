@@ -10,6 +10,9 @@ so that one product asks all tiles.
 the bounds of k between the parts of each tile, and for tiles with three parts or more which two of three are added
 first. `chains` are products of few rows by other algorithms than those of matrix units. With up to _WHOLE values of k a
 row has the answer for every three of them, else for pairs at some distances.
+
+A drawn product of another kind of kernel has a row without answers, and one that failed a row with its number and the
+reason. The exit status is 1 if no product was asked or one failed.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,8 @@ _WHOLE = 40
 _DISTANCES = (1, 2, 4, 8, 16, 32, 64)
 _MOST_PARTS, _MOST_SETS = 6, 8
 """The parts of a tile, and the sets of bounds of a product, whose order is asked."""
+_NOT_ASKED = 8
+"""The columns of a row without answers."""
 _MATRIX_UNITS = (21, 23, 24, 39, 41, 42)
 """Algorithms whose sums are those of matrix units."""
 
@@ -46,15 +51,17 @@ _MATRIX_UNITS = (21, 23, 24, 39, 41, 42)
 class Probe:
     """One product of PyTorch, whose operands are zero but for some values of k."""
 
+    device = "cuda"
+
     def __init__(self, m: int, n: int, k: int, transposes: str) -> None:
         import torch
 
         self.torch, self.k = torch, k
         shape_a, shape_b = ((k, m) if transposes[0] == "T" else (m, k)), ((n, k) if transposes[1] == "T" else (k, n))
-        a = torch.zeros(shape_a, device="cuda", dtype=torch.float16)
-        b = torch.ones(shape_b, device="cuda", dtype=torch.float16)
+        a = torch.zeros(shape_a, device=self.device, dtype=torch.float16)
+        b = torch.ones(shape_b, device=self.device, dtype=torch.float16)
         self.a, self.b = a.t() if transposes[0] == "T" else a, b.t() if transposes[1] == "T" else b
-        self.out = torch.empty(m, n, device="cuda", dtype=torch.float16)
+        self.out = torch.empty(m, n, device=self.device, dtype=torch.float16)
 
     def joined(self, first: int, one: int, other: int, apart: tuple[int, int]) -> Any:
         """Return whether the values `one` and `other` of k are added before `first` joins them.
@@ -183,10 +190,13 @@ def rows_of(start: int, step: int, deadline: float, given: tuple[int, Sequence[s
     for number in range(start, 1 << 30, step):
         if time.time() > deadline:
             return
-        yield from _row(library, number, given)
+        try:
+            yield _row(library, number, given)
+        except Exception as error:
+            yield [number, f"failed: {type(error).__name__}: {error}"[:300]]
 
 
-def _row(library: Any, number: int, given: tuple[int, Sequence[str]]) -> Iterator[list[Any]]:
+def _row(library: Any, number: int, given: tuple[int, Sequence[str]]) -> list[Any]:
     seed, kinds = given
     dice = random.Random(f"{seed}:{number}")
     kind = dice.choice(list(kinds))
@@ -195,9 +205,10 @@ def _row(library: Any, number: int, given: tuple[int, Sequence[str]]) -> Iterato
     found = answer_of(library, probe)
     row = [number, kind, m, n, k, transposes, list(found.configuration.record().values()), found.workspace]
     if kind == "tiles" and found.configuration.split_k == -1 and found.workspace > _COUNTERS:
-        yield [*row, *shared_tiles(probe)]
-    elif kind == "chains" and found.configuration.algorithm not in _MATRIX_UNITS:
-        yield [*row, *chain_answers(probe)]
+        return [*row, *shared_tiles(probe)]
+    if kind == "chains" and found.configuration.algorithm not in _MATRIX_UNITS:
+        return [*row, *chain_answers(probe)]
+    return row
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -216,8 +227,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows.sort(key=lambda row: int(row[0]))
     record = {"environment": environment(), "seed": given.seed, "rows": rows}
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    print(f"{len(rows)} products; {died[:3]}")
-    return 1 if died else 0
+    asked = sum(len(row) > _NOT_ASKED for row in rows)
+    failed = [row for row in rows if len(row) < _NOT_ASKED]
+    print(f"{asked} of {len(rows)} products asked, {len(failed)} failed; {[*died, *failed][:3]}")
+    return 1 if died or failed or not asked else 0
 
 
 if __name__ == "__main__":

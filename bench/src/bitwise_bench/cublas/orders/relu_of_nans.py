@@ -1,6 +1,7 @@
 """What `torch._addmm_activation` with relu returns where a sum is a NaN, by the library's configuration.
 
     python -m bitwise_bench.cublas.orders.relu_of_nans --out relu-of-nans.json --seconds 60
+    python -m bitwise_bench.cublas.orders.relu_of_nans --out sums.json --setting "fp16 accumulation" --types fp16
     python -m bitwise_bench.cublas.orders.relu_of_nans --write
 
 Random calls are those of `product_forms`.  Each gets rows of A and columns of B with NaNs of both signs and with
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import os
 import random
 import sys
 from collections import Counter
@@ -23,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.addend_survey import Survey, answers
-from bitwise_bench.cublas.product_forms import TYPES, environment, form_of_product
+from bitwise_bench.cublas.product_forms import TYPES, apply_flags, environment, form_of_product
 from bitwise_bench.cublas.row_evidence import with_tables
+from bitwise_bench.cublas.settings_parity import FP16_ACCUMULATION, SETTINGS
 from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 from bitwise_cublas_profiles.profile import profile
 
@@ -87,9 +90,13 @@ class NanSurvey(Survey):
             tensor[place] = source.choice((quiet, -quiet, special[1:2], special[2:3]))[0]
 
 
-def work(start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]]]) -> Iterable[list[Any]]:
+def work(
+    start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]], str]
+) -> Iterable[list[Any]]:
     """The rows of one process."""
-    survey = NanSurvey(given[0], given[1], undescribed=False)
+    seed, types, setting = given
+    apply_flags(setting)
+    survey = NanSurvey(seed, types, undescribed=False)
     return numbered_rows(lambda number: survey.row(number, (("relu", 1),)), start, step, deadline)
 
 
@@ -113,30 +120,31 @@ def rows_of(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Raises ValueError if kernels of one row return both NaNs and zeros, or anything else.
     """
-    found: dict[tuple[int, bool, str, str], tuple[set[int], int]] = {}
-    ways: dict[tuple[int, bool, int, str], set[str]] = {}
+    found: dict[tuple[int, bool, str, str, str], tuple[set[int], int]] = {}
+    ways: dict[tuple[int, bool, int, str, str], set[str]] = {}
     for record in records:
+        sums = "fp16" if record.get("setting") == FP16_ACCUMULATION else "fp32"
         for each in record["rows"]:
             row = dict(zip(record["columns"], each, strict=True))
             algorithm, _, _, split, reduction, *_ = row["configuration"]
             if row["others"] or row["wrong numbers"]:
                 raise ValueError(f"relu returns other numbers: {row}")
-            here = ways.setdefault((algorithm, split > 1, reduction, row["dtype"]), set())
+            here = ways.setdefault((algorithm, split > 1, reduction, row["dtype"], sums), set())
             here.update({name for name, count in (("kept", row["NaNs"]), ("zero", row["zeros"])) if count})
             if len(here) > 1:
                 raise ValueError(f"kernels of one row return NaNs and zeros: {row}")
             for nan in here:
-                reductions, calls = found.get((algorithm, split > 1, row["dtype"], nan), (set(), 0))
-                found[algorithm, split > 1, row["dtype"], nan] = (reductions | {reduction}, calls + 1)
-    joined: dict[tuple[int, bool, tuple[int, ...], str], tuple[list[str], int]] = {}
-    for (algorithm, sliced, dtype, nan), (reductions, calls) in sorted(found.items()):
-        key = (algorithm, sliced, tuple(sorted(reductions)), nan)
+                reductions, calls = found.get((algorithm, split > 1, row["dtype"], sums, nan), (set(), 0))
+                found[algorithm, split > 1, row["dtype"], sums, nan] = (reductions | {reduction}, calls + 1)
+    joined: dict[tuple[int, bool, tuple[int, ...], str, str], tuple[list[str], int]] = {}
+    for (algorithm, sliced, dtype, sums, nan), (reductions, calls) in sorted(found.items()):
+        key = (algorithm, sliced, tuple(sorted(reductions)), sums, nan)
         dtypes, before = joined.get(key, ([], 0))
         joined[key] = ([*dtypes, dtype], before + calls)
     return [
-        {"algorithm": algorithm, "sliced": sliced, "reductions": list(reductions), "dtypes": dtypes, "nan": nan,
-         "sampled": calls, "provenance": "measured"}
-        for (algorithm, sliced, reductions, nan), (dtypes, calls) in sorted(joined.items())
+        {"algorithm": algorithm, "sliced": sliced, "reductions": list(reductions), "dtypes": dtypes}
+        | ({} if sums == "fp32" else {"sums": sums}) | {"nan": nan, "sampled": calls, "provenance": "measured"}
+        for (algorithm, sliced, reductions, sums, nan), (dtypes, calls) in sorted(joined.items())
     ]  # fmt: skip
 
 
@@ -159,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds (default 60)")
     parser.add_argument("--seed", type=int, default=83, help="seed of the calls (default 83)")
     parser.add_argument("--processes", type=int, default=8, help="processes for each GPU (default 8)")
+    parser.add_argument("--types", nargs="*", choices=[name for name, _ in TYPES], help="their types (default all)")
+    parser.add_argument("--setting", choices=SETTINGS, default="defaults", help="PyTorch's settings (default: its own)")
     parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     given = parser.parse_args(arguments)
     if given.write:
@@ -166,10 +176,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if given.out is None:
         parser.error("give --out, where to write the rows, or --write")
-    found, died = run_workers(work, given.processes, given.seconds, (given.seed, TYPES), kept=given.calls)
+    os.environ.update(SETTINGS[given.setting].get("environment", {}))
+    types = [each for each in TYPES if not given.types or each[0] in given.types]
+    task = (given.seed, types, given.setting)
+    found, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
     rows = sorted((each for each in found if len(each) == len(COLUMNS)), key=str)
     others = Counter(each[0] for each in found if len(each) != len(COLUMNS))
-    record = {"environment": environment(), "seed": given.seed, "columns": COLUMNS, "by kernel": by_kernel(rows),
+    about = {"environment": environment(), "seed": given.seed, "setting": given.setting}
+    record = {**about, "columns": COLUMNS, "by kernel": by_kernel(rows),
               "rows": rows, "not compared": dict(others.most_common(20))}  # fmt: skip
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     for name, each in by_kernel(rows).items():

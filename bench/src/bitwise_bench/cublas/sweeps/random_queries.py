@@ -27,6 +27,11 @@ class RandomQuery:
     candidate: bool
 
 
+def regime_of(number: int) -> str:
+    """The regime of the query of a number."""
+    return REGIMES[number % len(REGIMES)]
+
+
 def random_query(
     seed: int, number: int, candidates: float = 0.0, shares: Sequence[tuple[str, float]] = DTYPES
 ) -> RandomQuery:
@@ -35,7 +40,7 @@ def random_query(
     `shares` gives the frequency of each operand type.
     """
     source = random.Random(f"{seed}:{number}")
-    regime = REGIMES[number % len(REGIMES)]
+    regime = regime_of(number)
     dtype = source.choices([name for name, _ in shares], [share for _, share in shares])[0]
     candidate = source.random() < candidates
     while True:
