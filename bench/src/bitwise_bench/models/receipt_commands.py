@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,10 +75,15 @@ def changed(content: dict[str, Any], change: Callable[[dict[str, Any]], object])
 
 
 def with_other_order(receipt: dict[str, Any]) -> None:
-    """Give the first product of a receipt that has a descriptor the descriptor of another one."""
+    """Give a product of a receipt the descriptor of another one that has as many values of k and the same types."""
     described = [each for each in receipt["operators"] if each.get("descriptor")]
-    other = next(each for each in described if each["descriptor"] != described[0]["descriptor"])
-    described[0]["descriptor"] = other["descriptor"]
+    fields = ("k", "a", "b", "out")
+    one, other = next(
+        (one, other) for one, other in permutations(described, 2)
+        if one["descriptor"] != other["descriptor"]
+        and all(one["problem"][field] == other["problem"][field] for field in fields)
+    )  # fmt: skip
+    one["descriptor"] = other["descriptor"]
 
 
 def with_stronger_claim(receipt: dict[str, Any]) -> None:
