@@ -60,7 +60,7 @@ class Products:
         return torch.mm(*operands())
 
 
-class Worker(get_context("forkserver").Process):  # type: ignore[name-defined,misc]
+class Worker(get_context("forkserver").Process):  # type: ignore[misc]
     """A process with a method `run` of its own, which sends a product."""
 
     def __init__(self, connection: Any) -> None:

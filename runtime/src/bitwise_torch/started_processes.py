@@ -147,7 +147,8 @@ def _watch() -> None:
             each.note()
         return None
 
-    BaseProcess.start = started  # type: ignore[method-assign]
+    replaced: Callable[[BaseProcess], None] = started
+    BaseProcess.start = replaced  # type: ignore[method-assign]
 
 
 def _passed_on_to(process: BaseProcess) -> tuple[_Block, ...]:

@@ -91,7 +91,7 @@ def drawn_widths(seed: int, number: int) -> tuple[str, dict[str, Any]]:
     heads = source.choice([each for each in range(16, 65, 4) if 2048 <= each * head <= 4096])
     groups = source.choice([each for each in range(2, heads + 1) if heads % each == 0])
     hidden = heads * head
-    found = {
+    found: dict[str, Any] = {
         "hidden_size": hidden, "intermediate_size": 128 * round(hidden * source.uniform(2.5, 4) / 128),
         "num_attention_heads": heads, "num_key_value_heads": groups,
     }  # fmt: skip
