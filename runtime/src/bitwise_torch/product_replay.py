@@ -393,9 +393,9 @@ def locked_products(
     entered raise InterceptionError; with `other_threads="cover"` they run from this lock where it is the only one, and
     with "ignore" in the library.
 
-    A process that Python's multiprocessing starts in this block, in whatever way, has the lock in its first thread until
-    it ends; one that is started anew, and not forked, has none with `other_threads="ignore"`.  An EarlierProcessWarning
-    names those that run already.
+    A process that Python's multiprocessing starts in this block, in whatever way, has the lock in its first thread
+    until it ends; one that is started anew, and not forked, has none with `other_threads="ignore"`.  An
+    EarlierProcessWarning names those that run already.
 
     A lock that pins attention computes it, and its gradients, in the recorded order.  A call that is not served raises
     LockError, or with `missing="pass"` runs in PyTorch and is counted.  A lock whose order this package does not
