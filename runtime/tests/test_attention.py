@@ -405,42 +405,33 @@ def test_gradients_that_are_not_served_are_refused(changes: dict[str, Any], sent
         attention(query.requires_grad_(), key, value, enable_gqa=True, **changes)
 
 
-@pytest.mark.parametrize("together", [2, 3])
-@pytest.mark.parametrize(("heads", "groups", "sinks"), [(4, 2, False), (3, 3, True)])
-def test_queries_of_a_window_have_the_bytes_of_each_alone(
-    monkeypatch: pytest.MonkeyPatch, together: int, heads: int, groups: int, sinks: bool
+@pytest.mark.parametrize(("changed", "read"), [(None, 2), (1, 4), (3, 4)])
+def test_repeated_heads_are_read_once_under_a_window(
+    monkeypatch: pytest.MonkeyPatch, changed: int | None, read: int
 ) -> None:
-    """Queries that are whole chunks apart run together; the numbers of queries together decide no bits."""
+    """As a module of transformers repeats them; heads that differ in a bit are read on their own."""
     from bitwise_torch.batch_invariance import attention as invariant
 
-    length, seen = 42, 11
-    q, k = normal(1, heads, length, 8), normal(1, groups, length, 8, seed=1)
-    v = normal(1, groups, length, 6, seed=2)
-    scores = torch.arange(heads).float() if sinks else None
+    length, seen = 14, 5
+    q, k, v = normal(2, 4, length, 8), normal(2, 2, length, 8, seed=1), normal(2, 2, length, 6, seed=2)
     behind = torch.arange(length)[:, None] - torch.arange(length)
     window = (behind >= 0) & (behind < seen)
-    rows: list[int] = []
+    keys, values = (each.repeat_interleave(2, 1) for each in (k, v))
+    keys[0, :, 3, 2] = 0.0
+    if changed is not None:
+        keys[0, changed, 3, 2] = -0.0
+    alone = [
+        invariant.attention(q[:, h : h + 1], keys[:, h : h + 1], values[:, h : h + 1], attn_mask=window)
+        for h in range(4)
+    ]  # fmt: skip
+    groups: set[int] = set()
+    by_kernels = invariant._by_kernels
 
-    def run(count: int) -> Any:
-        def chosen(seen: int, most: int, heads: int, chunk: int) -> int:
-            rows.append(max(1, min(count, most)))
-            return rows[-1]
+    def counted(query: Any, key: Any, *rest: Any) -> Any:
+        groups.add(int(key.shape[1]))
+        return by_kernels(query, key, *rest)
 
-        monkeypatch.setattr(invariant, "_queries_together", chosen)
-        return invariant.attention(q, k, v, attn_mask=window, enable_gqa=True, sinks=scores)
-
-    alone = run(1)
-    assert set(rows) == {1}
-    assert torch.equal(run(together).view(torch.int16), alone.view(torch.int16))
-    assert max(rows) > 1
-    last = q[:, :, -1:], k[:, :, -seen:], v[:, :, -seen:]
-    assert torch.equal(alone[:, :, -1:], invariant.attention(*last, enable_gqa=True, sinks=scores))
-
-
-def test_the_number_of_queries_together_has_the_fewest_keys() -> None:
-    from bitwise_torch.batch_invariance.attention import _queries_together
-
-    assert _queries_together(4096, 100, 12, 512) == 5
-    assert _queries_together(4096, 3, 12, 512) == 3
-    assert _queries_together(128, 100, 8, 512) == 1
-    assert _queries_together(4096, 0, 8, 512) == 1
+    monkeypatch.setattr(invariant, "_by_kernels", counted)
+    found = invariant.attention(q, keys, values, attn_mask=window)
+    assert groups == {read}
+    assert torch.equal(found.view(torch.int16), torch.cat(alone, 1).view(torch.int16))

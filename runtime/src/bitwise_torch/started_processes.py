@@ -147,8 +147,7 @@ def _watch() -> None:
             each.note()
         return None
 
-    replaced: Callable[[BaseProcess], None] = started
-    BaseProcess.start = replaced  # type: ignore[method-assign]
+    BaseProcess.start = started  # type: ignore[assignment, method-assign]
 
 
 def _passed_on_to(process: BaseProcess) -> tuple[_Block, ...]:

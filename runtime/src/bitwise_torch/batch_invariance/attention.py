@@ -202,6 +202,9 @@ def _masked(
 ) -> torch.Tensor:  # fmt: skip
     """Return attention under a mask of four axes; queries of runs are computed run by run."""
     kernels = _has_kernels(query, value)
+    if kernels and runs and key.shape[1] == query.shape[1]:
+        key, value = _without_repeated_heads(key, value)
+        how = replace(how, grouped=key.shape[1] != query.shape[1])
     main = _without_runs(allowed, runs)
     if kernels:
         out = _by_kernels(query, key, value, main, first_keys, False, how)
@@ -214,73 +217,31 @@ def _masked(
             continue
         for place in range(query.shape[0])[rows]:
             operands = query[place], key[place], value[place], None if added is None else added[place % len(added)]
-            first = _by_steps(each, *operands[:3], how, out[place]) if kernels else each.begin
             size = int(key.shape[1]) * each.seen * int(key.shape[-1])
             step = MOST_SEQUENCES if kernels else max(1, MOST_NUMBERS // size)
-            for begin in range(first, each.end, step):
+            for begin in range(each.begin, each.end, step):
                 part = slice(begin, min(each.end, begin + step))
                 found = _rows_of_window(each, part, *operands, how)
                 out[place, :, part] = found[:, :, 0].transpose(0, 1)
     return out
 
 
-def _by_steps(run: Run, query: Any, key: Any, value: Any, how: _Scores, out: Any) -> int:
-    """Compute queries of a sliding run of query[heads, q, d] into out[heads, q, e]; return the first one that is left.
+def _without_repeated_heads(key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return keys and values without the heads that repeat others in every bit, where groups of one size have each.
 
-    A query and the ones that are whole chunks of keys behind it have the same chunks of keys, and a chunk that is
-    masked changes no bits.  So each of the first queries is one of a sequence with such ones, under one mask.
+    A module of transformers repeats the heads of groups where there is a mask.  The queries of a window read the keys
+    of a group once.  The values are read, which waits for the device.
     """
     import torch
 
-    chunk = _chunk(query, value, how)
-    begin, seen, groups = run.begin, run.seen, int(key.shape[0])
-    while chunk is not None:
-        count = _queries_together(seen, (run.end - begin) // chunk, int(query.shape[0]) // groups, chunk)
-        if count < 2:
-            break
-        end, first, keys = begin + count * chunk, run.first + begin - run.begin, seen + (count - 1) * chunk
-        place = torch.arange(keys, device=query.device) - chunk * torch.arange(count, device=query.device)[:, None]
-        part = query[:, begin:end]
-        q = part.as_strided((chunk, len(query), count, part.shape[2]), _steps_of(part, chunk))
-        k, v = (
-            each.as_strided((chunk, groups, keys, each.shape[2]), _steps_of(each, 1))
-            for each in (key[:, first:], value[:, first:])
-        )  # fmt: skip
-        found = _by_kernels(q, k, v, (place >= 0) & (place < seen), None, False, how)
-        out[:, begin:end].unflatten(1, (count, chunk)).copy_(found.permute(1, 2, 0, 3))
-        begin = end
-    return begin
+    def repeated(x: torch.Tensor) -> torch.Tensor:
+        bits = x.view({2: torch.int16, 4: torch.int32}[x.dtype.itemsize])
+        return (bits[:, 1:] == bits[:, :-1]).all(0).flatten(1).all(1)
 
-
-def _steps_of(x: torch.Tensor, step: int) -> tuple[int, int, int, int]:
-    """Return the strides of x[heads, rows, d] as sequences, one row apart, of rows that are so many rows apart."""
-    head, row, component = x.stride()
-    return row, head, step * row, component
-
-
-_TILE = 64
-"""The rows of a tile of the kernels, which queries of all heads of a group share."""
-
-
-def _queries_together(seen: int, most: int, heads: int, chunk: int) -> int:
-    """Return how many queries of a window of `seen` keys run together, up to `most`, for so many heads of a group.
-
-    The number decides no bits.  It has the fewest keys of tiles for each query, and is the least such number.
-    """
-
-    def keys_of_tiles(count: int) -> float:
-        return -(-count * heads // _TILE) * (seen + (count - 1) * chunk) / count
-
-    return min(range(1, max(1, min(most, _TILE)) + 1), key=keys_of_tiles)
-
-
-def _chunk(query: torch.Tensor, value: torch.Tensor, how: _Scores) -> int | None:
-    """Return the keys of a chunk in the order of attention without a mask, None where it has no chunks."""
-    form = AttentionForm(
-        dtype=NAMES[str(query.dtype)], depth=int(query.shape[-1]), width=int(value.shape[-1]), scale=how.scale,
-        soft_cap=how.soft_cap, sink=how.sinks is not None,
-    )  # fmt: skip
-    return attention_execution.launcher_of(query.device, form)[1].chunk
+    heads = int(key.shape[1])
+    others = [0, *(place + 1 for place, same in enumerate((repeated(key) & repeated(value)).tolist()) if not same)]
+    size = heads // len(others)
+    return (key[:, ::size], value[:, ::size]) if others == list(range(0, heads, size)) else (key, value)
 
 
 def _without_runs(allowed: Any, runs: Sequence[Run]) -> Any:
