@@ -509,6 +509,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "model-locks-pinned-h200": ("model-locks-pinned-sm90-h200.json", model_tables.model_locks),
         "model-locks-held-out-h200": ("model-locks-held-out-sm90-h200.json", model_tables.model_locks),
         "lock-costs-h200": ("lock-costs-sm90-h200.json", model_tables.lock_costs),
+        "lock-costs-mistral-h200": ("lock-costs-mistral-sm90-h200.json", model_tables.lock_costs),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-later-h200": ("model-locks-later-sm90-h200.json", model_tables.replayed_locks),
@@ -531,6 +532,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "receipts-h200": "python -m bitwise_bench.models.receipt_commands --out RECORD",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
         "lock-costs-h200": "nox -s bench-locks",
+        "lock-costs-mistral-h200": "python -m bitwise_bench.models.lock_costs --models mistral --out RECORD",
         "model-locks-pinned-h200": (
             "python -m bitwise_bench.models.model_locks --attention pinned --folder FOLDER --out RECORD"
         ),
