@@ -164,6 +164,37 @@ def test_sums_of_columns_have_the_bytes_of_the_order_of_rows(shape: tuple[int, i
         assert simulated_columns(x, 128, float(length))[:, 0].tobytes() == row_evaluation.means(rows).tobytes()
 
 
+@pytest.mark.parametrize(("length", "columns"), [(3, 70), (200, 16), (1000, 64)])
+@pytest.mark.parametrize("centered", [True, False])
+def test_sums_of_column_products_have_the_bytes_of_the_order_of_rows(length: int, columns: int, centered: bool) -> None:
+    from bitwise_torch.batch_invariance.kernels import rows as kernels
+
+    g, x = (numbers((length, columns), seed) for seed in (7, 8))
+    mean, scale = (numbers((length, 1), seed) for seed in (9, 10))
+    lanes = max(lanes_of(length), 128)
+    sizes = column_geometry(lanes)
+    parts = lanes // (sizes["GROUPS"] * 8)
+    given: dict[str, Any] = {
+        "gradient": Matrix("gradient", (length, columns), (), "fp32"), "x": Matrix("x", (length, columns), (), "fp32"),
+        "mean": Matrix("mean", (length,), (), "fp32"), "scale": Matrix("scale", (length,), (), "fp32"),
+        "out": Matrix("out", (parts, columns), (), "fp32"), "rows": length, "columns": columns,
+    }  # fmt: skip
+    values = {"gradient": g, "x": x, "mean": mean, "scale": scale}
+    state = {name: np.ascontiguousarray(each).view(np.uint8).ravel() for name, each in values.items()}
+    state["out"] = np.full(4 * parts * columns, 0xA5, np.uint8)
+    constants: dict[str, Any] = dict(sizes)
+    if not centered:
+        del given["mean"], state["mean"]
+        constants["mean"] = None
+    options = {"num_warps": 4, "enable_fp_fusion": False}
+    grid = -(-columns // sizes["COLUMNS"]), parts, 1
+    run(source(KernelCall(kernels.sum_of_column_products, grid, given, constants, options)), state)
+    found = np.asarray(state["out"].view(np.float32)).reshape(1, parts, columns)
+    products = g * (((x - mean) if centered else x) * scale)
+    total = found if parts == 1 else simulated_columns(found, 128)
+    assert total[0, 0].tobytes() == row_evaluation.sums(np.ascontiguousarray(products.T)).tobytes()
+
+
 def test_columns_of_more_rounds_have_the_bytes_of_the_order_of_rows() -> None:
     """A row of more numbers than lanes: the evaluation with 128 lanes stands for one with the most."""
     x = numbers((300, 64), 4)

@@ -20,6 +20,7 @@ from bitwise_bench.models.mode_costs import (
     no_costs,
     ratios,
     ratios_of_turns,
+    widths_of,
 )
 
 RECORDS = sorted(Path(__file__).parents[2].glob("records/train-equals-serve-*.json"))
@@ -122,3 +123,15 @@ def test_scopes_take_turns_in_both_orders() -> None:
     found = eager_times(lambda: None, 1, {"PyTorch": partial(scope, "a"), "lock": partial(scope, "b")}, 3)
     assert "".join(order) == "abbaab"
     assert {name: len(each) for name, each in found.items()} == {"PyTorch": 3, "lock": 3}
+
+
+def test_drawn_widths_are_those_of_their_seed_and_of_a_model_that_exists() -> None:
+    found = [widths_of(f"drawn {seed} {number}") for seed in (1, 2) for number in range(30)]
+    assert found == [widths_of(f"drawn {seed} {number}") for seed in (1, 2) for number in range(30)]
+    assert found[:30] != found[30:]
+    for _, fields in found:
+        hidden, heads, groups = (fields[each] for each in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+        assert 2048 <= hidden <= 4096
+        assert hidden % heads == heads % groups == fields["intermediate_size"] % 128 == 0
+        assert hidden // heads == fields.get("head_dim", hidden // heads)
+    assert len({kind for kind, _ in found}) > 5

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.models.mode_costs import add_costs, no_costs, no_times
-from bitwise_bench.result_tables.model_tables import lock_costs, mode_costs, replayed_locks
+from bitwise_bench.models.mode_costs import add_costs, no_costs, no_times, widths_of
+from bitwise_bench.result_tables.model_tables import lock_costs, mode_costs, receipts, replayed_locks
 from bitwise_bench.result_tables.pages import COLLECTED, COMBINED, SOURCES, STATED, generations, pages, rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -106,3 +106,25 @@ def test_kernels_that_keep_their_bits_are_counted_for_each_pair_of_architectures
     record = {"targets": ["sm_90", "sm_100"], "configurations": entries}
     *_, row = generations([record]).splitlines()
     assert row == "| sm_90 and sm_100 | 4 | 2 | 0 | 1 | 0 | 0 | 1 |"
+
+
+def test_drawn_models_are_named_by_their_widths_and_commands_of_receipts_by_their_statuses() -> None:
+    content = {"environment": {"gpu": "G", "torch": "1"}, "batch_invariant_ops": "measured", **no_costs()}
+    name = "drawn 1 0"
+    content["drawn"] = {name: widths_of(name)}
+    content["held out"] = [name]
+    add_costs(content, name, {"prefill of 512": {"PyTorch": [2.0, 2.0], "mode": [1.0, 1.0]}})
+    kind, fields = widths_of(name)
+    heading = f"{kind.removesuffix('ForCausalLM')}, {fields['hidden_size']} x {fields['intermediate_size']}, "
+    assert heading in mode_costs(content)
+    record = {
+        "environment": {"gpu": "G"}, "model": "llama", "products": 3, "digests": {"weights": "a", "logits": "b"},
+        "commands": {"receipt verify": {"status": 3, "right": True}, "receipt diff": {"status": 0, "right": False}},
+        "claims": {"x": "proved", "y": "assumed", "z": "assumed"}, "lock: other bytes": [],
+        "library: other bytes": ["weights"],
+    }  # fmt: skip
+    text = receipts(record)
+    assert "| receipt diff | 0 | wrong |" in text
+    assert "| receipt verify | 3 |  |" in text
+    assert "1 proved, 0 measured and 2 assumed" in text
+    assert "Of 2 digests of the run, 0 differ under its lock in a library without workspaces, and 1 without" in text

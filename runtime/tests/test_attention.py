@@ -403,3 +403,35 @@ def test_gradients_that_are_not_served_are_refused(changes: dict[str, Any], sent
     query, key, value = operands()
     with pytest.raises(AttentionError, match=sentence):
         attention(query.requires_grad_(), key, value, enable_gqa=True, **changes)
+
+
+@pytest.mark.parametrize(("changed", "read"), [(None, 2), (1, 4), (3, 4)])
+def test_repeated_heads_are_read_once_under_a_window(
+    monkeypatch: pytest.MonkeyPatch, changed: int | None, read: int
+) -> None:
+    """As a module of transformers repeats them; heads that differ in a bit are read on their own."""
+    from bitwise_torch.batch_invariance import attention as invariant
+
+    length, seen = 14, 5
+    q, k, v = normal(2, 4, length, 8), normal(2, 2, length, 8, seed=1), normal(2, 2, length, 6, seed=2)
+    behind = torch.arange(length)[:, None] - torch.arange(length)
+    window = (behind >= 0) & (behind < seen)
+    keys, values = (each.repeat_interleave(2, 1) for each in (k, v))
+    keys[0, :, 3, 2] = 0.0
+    if changed is not None:
+        keys[0, changed, 3, 2] = -0.0
+    alone = [
+        invariant.attention(q[:, h : h + 1], keys[:, h : h + 1], values[:, h : h + 1], attn_mask=window)
+        for h in range(4)
+    ]  # fmt: skip
+    groups: set[int] = set()
+    by_kernels = invariant._by_kernels
+
+    def counted(query: Any, key: Any, *rest: Any) -> Any:
+        groups.add(int(key.shape[1]))
+        return by_kernels(query, key, *rest)
+
+    monkeypatch.setattr(invariant, "_by_kernels", counted)
+    found = invariant.attention(q, keys, values, attn_mask=window)
+    assert groups == {read}
+    assert torch.equal(found.view(torch.int16), torch.cat(alone, 1).view(torch.int16))

@@ -242,6 +242,14 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     assert ran("apply", "lock.json", "script.py", "one", "two")[0] == 1
     Path("refuses.py").write_text("import sys; sys.exit('there is no data')")
     assert ran("apply", "lock.json", "refuses.py") == (1, "", "there is no data\n")
+    Path("fails.py").write_text("def run():\n    {}[3]\nrun()\n")
+    for arguments in (("fails.py",), ("apply", "lock.json", "fails.py")):
+        status, printed, said = ran(*arguments)
+        assert (status, printed) == (1, "")
+        assert [line for line in said.splitlines() if "File" in line] == [
+            '  File "fails.py", line 3, in <module>', '  File "fails.py", line 2, in run',
+        ]  # fmt: skip
+        assert said.endswith("KeyError: 3\n")
     status, printed, said = ran("apply", "--pass", "lock.json", "script.py", "more")
     assert (status, said.splitlines()[1]) == (
         0,

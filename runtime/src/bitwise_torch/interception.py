@@ -129,6 +129,23 @@ class Scope(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Refusal:
+    """A scope of no thread: operators in threads without a scope raise InterceptionError with a reason."""
+
+    reason: str
+    other_threads: OtherThreads = "error"
+    calls_in_c: None = None
+
+    def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Raise InterceptionError."""
+        raise self.error(name)
+
+    def error(self, name: str) -> InterceptionError:
+        """Return the error of an operator."""
+        return InterceptionError(f"torch.{name} ran {self.reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Innermost:
     """An operation that runs the kernel of PyTorch."""
@@ -246,6 +263,16 @@ class Operators:
             )
 
     @contextmanager
+    def refused(self, reason: str) -> Iterator[None]:
+        """Raise InterceptionError with a reason in all threads without a scope, in this block."""
+        refusal = _Refusal(reason)
+        self._add(refusal)
+        try:
+            yield
+        finally:
+            self._remove(refusal)
+
+    @contextmanager
     def held(self, scopes: tuple[Scope, ...]) -> Iterator[None]:
         """Set the scopes of this thread for a block."""
         with self._of_thread.held(scopes):
@@ -332,6 +359,9 @@ class Operators:
     def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:
         """Return the scope that covers a call in a thread without a scope.  Raises InterceptionError."""
         scopes = self._active
+        for each in scopes:
+            if isinstance(each, _Refusal):
+                raise each.error(kernel.name)
         covering = [each for each in scopes if each.other_threads == "cover"]
         if any(each.other_threads == "error" for each in scopes) or len(covering) > 1:
             raise InterceptionError(

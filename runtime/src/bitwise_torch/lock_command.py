@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bitwise_core.cli.common import print_answer
-from bitwise_core.errors import InputError
+from bitwise_core.errors import BitwiseError, InputError
 from bitwise_core.known_distributions import advice
 from bitwise_torch.default_command import WritesByDefault
 from bitwise_torch.lock_errors import lock_errors_as_sentences
@@ -380,7 +381,8 @@ def _run(script: str, arguments: list[str]) -> None:
     """Run a script as `python SCRIPT` does.
 
     Returns where the script ends, also by an exit with status 0; an exit with another status ends the command with that
-    status, and a text given to `sys.exit` is printed.
+    status, and a text given to `sys.exit` is printed.  An exception of the script is printed with its traceback, and
+    ends the command with status 1.  Raises BitwiseError.
     """
     before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
@@ -393,6 +395,14 @@ def _run(script: str, arguments: list[str]) -> None:
         if not isinstance(end.code, int):
             typer.echo(str(end.code), err=True)
         raise typer.Exit(end.code if isinstance(end.code, int) else 1) from None
+    except (BitwiseError, BrokenPipeError):
+        raise
+    except Exception as error:
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename != script:
+            frames = frames.tb_next
+        traceback.print_exception(error.with_traceback(frames))
+        raise typer.Exit(1) from None
     finally:
         sys.argv, sys.path[:] = before
 

@@ -42,10 +42,16 @@ from bitwise_torch.locks.library_operators import warn_of_undetermined
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import NotSampled, call_text, library_operator, list_call_text
 from bitwise_torch.product_forms import NotLockable
+from bitwise_torch.started_processes import refused_in_processes, warn_of_earlier_processes
 from bitwise_torch.tensor_problems import alignment_of
 
 if TYPE_CHECKING:
     import torch
+
+_IN_A_PROCESS = (
+    "in a process that was started while products are recorded, and its record ends with the process: multiply in the "
+    'recording process (a DataLoader with num_workers=0), or give the recording other_threads="ignore"'
+)
 
 
 @dataclass
@@ -96,11 +102,7 @@ class Recording:
         if os.getpid() != self._process:
             if self.other_threads == "ignore":
                 return result
-            raise InterceptionError(
-                f"torch.{name} ran in a process that was forked while products are recorded, and its record ends with "
-                "the process: multiply in the recording process (a DataLoader with num_workers=0), or give the "
-                'recording other_threads="ignore"'
-            )
+            raise InterceptionError(f"torch.{name} ran {_IN_A_PROCESS}")
         self.products += 1
         if is_exact(name, arguments):
             return result
@@ -176,8 +178,9 @@ def recorded_products(
 
     Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
     nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".  Products in a process that
-    is forked inside, such as a worker that loads data, would be lost with it: they raise InterceptionError, unless
-    `other_threads` is "ignore".
+    Python's multiprocessing starts inside, or that is forked there, such as a worker that loads data, would be lost
+    with it: they raise InterceptionError, unless `other_threads` is "ignore".  An EarlierProcessWarning names processes
+    that run already.
 
     With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
     by which `bitwise lock check` compares machines.
@@ -195,7 +198,9 @@ def recorded_products(
     pinned: dict[tuple[str, int, int], PinnedAttention] | None = {} if attention == "pinned" else None
     recording = Recording(like, other_threads=other_threads, attention=pinned)
     noted = noted_operators(recording.note_call, cover=other_threads == "cover") if operators else nullcontext()
+    warn_of_earlier_processes("a recording")
     with ExitStack() as stack:
+        stack.enter_context(refused_in_processes(_IN_A_PROCESS, other_threads))
         stack.enter_context(active(recording))
         stack.enter_context(noted)
         if pinned is not None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
@@ -49,6 +50,7 @@ from bitwise_torch.product_forms import (
 )
 from bitwise_torch.products import matmul, product_into
 from bitwise_torch.ready_launches import Count, ReadyLaunches
+from bitwise_torch.started_processes import passed_on, warn_of_earlier_processes
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ class Replay:
     lock: Lock
     missing: Literal["error", "pass"]
     other_threads: OtherThreads = "error"
+    processes: int = 0
+    """The number of processes that were started with this lock; the other counts do not have their products."""
     attention: AttentionScope | None = None
     """The calls of pinned attention, of a lock that pins it."""
     _warned: set[str] = field(default_factory=set)
@@ -112,6 +116,10 @@ class Replay:
         """How often the lock left an operator to PyTorch."""
         return Counter({operator: each.calls for operator, each in self._library_counts.items()})
 
+    def note_process(self) -> None:
+        """Count a process that was started with this lock."""
+        self.processes += 1
+
     def report(self) -> list[str]:
         """Return sentences that say how many products ran from the lock, and why others did not."""
         sentences = [
@@ -120,6 +128,8 @@ class Replay:
         ]
         if self.attention is not None:
             sentences.append(f"{self.attention.calls} calls of attention ran in the order of the lock")
+        if self.processes:
+            sentences.append(f"what {self.processes} processes ran that were started with the lock is not counted here")
         if self.library:
             sentences.append(
                 f"PyTorch computed {self.library.total()} calls of {', '.join(sorted(self.library))}; samples of them "
@@ -383,6 +393,10 @@ def locked_products(
     entered raise InterceptionError; with `other_threads="cover"` they run from this lock where it is the only one, and
     with "ignore" in the library.
 
+    A process that Python's multiprocessing starts in this block, in whatever way, has the lock in its first thread
+    until it ends; one that is started anew, and not forked, has none with `other_threads="ignore"`.  An
+    EarlierProcessWarning names those that run already.
+
     A lock that pins attention computes it, and its gradients, in the recorded order.  A call that is not served raises
     LockError, or with `missing="pass"` runs in PyTorch and is counted.  A lock whose order this package does not
     compute raises LockError in either case.  An operator that is left to PyTorch and whose own runs may differ causes
@@ -393,8 +407,11 @@ def locked_products(
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')
     check_other_threads(other_threads, LockError)
+    warn_of_earlier_processes("a lock")
     replay = Replay(lock, missing, other_threads=other_threads)
     with ExitStack() as stack:
+        again = partial(locked_products, lock, missing, other_threads)
+        stack.enter_context(passed_on(again, other_threads, replay.note_process))
         stack.enter_context(active(replay))
         if lock.attention is not None:
             from bitwise_torch.pinned_attention import locked_attention

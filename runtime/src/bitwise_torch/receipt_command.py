@@ -143,7 +143,8 @@ def diff(
 ) -> None:
     """List the differences of two receipts: environment, products, files and claims.
 
-    Exit status: 0 none, 1 some, 2 a file is wrong, 3 only products without a descriptor, whose bits are not known.
+    Exit status: 0 none, 1 some, 2 a file is wrong, 3 only products without a descriptor and calls without a sample,
+    whose bits are not known.
     """
     from bitwise_torch.receipts import read_receipt, receipt_differences
 

@@ -71,3 +71,34 @@ def _draw_heads(found: dict[str, Any], width: str, heads: str, of_keys: tuple[st
         found[width] = unit * source.randint(-(-640 // unit), 1280 // unit)
     else:
         found[width] = count * source.choice(_HEAD_WIDTHS)
+
+
+_DENSE = (
+    "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Olmo2ForCausalLM", "GraniteForCausalLM",
+    "MistralForCausalLM", "Starcoder2ForCausalLM", "Phi3ForCausalLM",
+)  # fmt: skip
+"""Classes of dense models; one of the last three may have a window."""
+
+
+def drawn_widths(seed: int, number: int) -> tuple[str, dict[str, Any]]:
+    """Return the class and the widths of the layers of a dense model of about 1 to 8 billion parameters.
+
+    A seed and a number decide them.  The widths of models of 16 to 32 layers are drawn: 2,048 to 4,096 for a token,
+    64, 96 or 128 for a head, 2.5 to 4 times that of a token inside of a layer.
+    """
+    source = random.Random(f"{seed}:{number}")
+    kind, head = source.choice(_DENSE), source.choice((64, 96, 128, 128))
+    heads = source.choice([each for each in range(16, 65, 4) if 2048 <= each * head <= 4096])
+    groups = source.choice([each for each in range(2, heads + 1) if heads % each == 0])
+    hidden = heads * head
+    found: dict[str, Any] = {
+        "hidden_size": hidden, "intermediate_size": 128 * round(hidden * source.uniform(2.5, 4) / 128),
+        "num_attention_heads": heads, "num_key_value_heads": groups,
+    }  # fmt: skip
+    if kind in ("LlamaForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM"):
+        found["head_dim"] = head
+    if kind in _DENSE[-3:]:
+        found["sliding_window"] = source.choice((None, 1024, 4096))
+    if kind == "Phi3ForCausalLM":
+        found["original_max_position_embeddings"] = 16384
+    return kind, found

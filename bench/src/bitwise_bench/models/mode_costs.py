@@ -1,6 +1,7 @@
 """The times of transformers under the batch-invariant mode beside PyTorch's own, for the layer widths of dense models.
 
     python -m bitwise_bench.models.mode_costs --out costs.json
+    python -m bitwise_bench.models.mode_costs --out costs.json --models --drawn 4 --seed 7    # of drawn widths
 
 Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
 decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
@@ -31,6 +32,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from bitwise_bench.models.drawn_models import drawn_widths
 from bitwise_bench.models.model_locks import built_model, environment
 from bitwise_torch import batch_invariant
 from bitwise_torch.interception import restore_kernels
@@ -64,6 +66,13 @@ WIDTHS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-3.1-8b": (
         "LlamaForCausalLM",
         {**_FIELDS, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "head_dim": 128},
+    ),
+    "starcoder2-3b": (
+        "Starcoder2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 3072, "intermediate_size": 12288, "num_attention_heads": 24,
+            "num_key_value_heads": 2, "sliding_window": 4096,
+        },
     ),
     "exaone-3.5-2.4b": (
         "LlamaForCausalLM",
@@ -117,13 +126,6 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
         "Qwen3ForCausalLM",
         {**_FIELDS, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16, "head_dim": 128},
     ),
-    "starcoder2-3b": (
-        "Starcoder2ForCausalLM",
-        {
-            **_FIELDS, "hidden_size": 3072, "intermediate_size": 12288, "num_attention_heads": 24,
-            "num_key_value_heads": 2, "sliding_window": 4096,
-        },
-    ),
     "phi-3-mini": (
         "Phi3ForCausalLM",
         {
@@ -150,11 +152,23 @@ WIDTHS |= HELD_OUT
 MEASURED = [*WIDTHS, "rows"]
 """What is measured: models, and the operators of rows."""
 
+DRAWN = "drawn"
+"""The beginning of the name of a model of drawn widths, before the seed and the number of the draw."""
+
 STARVED = "starved workspaces"
 """The scope of PyTorch in a process whose library has no workspaces, and the end of the name of a model there."""
 
 NO_WORKSPACES = {"CUBLAS_WORKSPACE_CONFIG": ":0:0", "CUBLASLT_WORKSPACE_SIZE": "0"}
 """The variables of such a process: the setting of which the fewest exceptions from batch invariance are known."""
+
+
+def widths_of(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the class of a model in transformers, and the fields of its configuration."""
+    if not name.startswith(DRAWN):
+        return WIDTHS[name]
+    kind, fields = drawn_widths(*map(int, name.split()[1:]))
+    return kind, {**_FIELDS, **fields}
+
 
 Scope = Callable[[], AbstractContextManager[Any]]
 Work = Callable[[], Any]
@@ -366,7 +380,7 @@ def prepared(name: str) -> dict[str, Measured]:
     if name.endswith(STARVED):
         name, measured = name.removesuffix(f" {STARVED}"), {STARVED: nullcontext}
         os.environ |= NO_WORKSPACES
-    model = built_model(*WIDTHS[name]).eval()
+    model = built_model(*widths_of(name)).eval()
     found: dict[str, Measured] = {}
 
     def add(what: str, run: Work, parts: int = 1, graph: Work | None = None) -> None:
@@ -583,15 +597,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--no-starved", action="store_true", help="do not measure PyTorch in processes without workspaces; shorter"
     )
+    parser.add_argument("--drawn", type=int, default=0, metavar="COUNT", help="also measure models of drawn widths")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of drawn widths")
     add_preparation(parser)
     given = parser.parse_args(arguments)
+    drawn = [f"{DRAWN} {given.seed} {number}" for number in range(given.drawn)]
+    models = [*given.models, *drawn]
     content = {
         "environment": environment(),
         "batch_invariant_ops": installed_alternative(),
         **no_costs(),
     }
-    starved = [f"{name} {STARVED}" for name in given.models if name in WIDTHS and not given.no_starved]
-    for name, times in Costs([*given.models, *starved], given.rounds, seconds=given.preparation).measured():
+    if drawn:
+        content["held out"] += drawn
+        content["drawn"] = {name: widths_of(name) for name in drawn}
+    starved = [f"{name} {STARVED}" for name in models if name != "rows" and not given.no_starved]
+    for name, times in Costs([*models, *starved], given.rounds, seconds=given.preparation).measured():
         add_costs(content, name, times)
         print(name, json.dumps({what: medians(each) for what, each in times.items()}, indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import get_context
 from pathlib import Path
@@ -44,6 +42,9 @@ CHUNKS = (1, 17)
 
 PACKS = (2, 7)
 """The numbers of sequences of a packed row."""
+
+SECONDS = 1
+"""Seconds after which the record is written again with what is known."""
 
 DIFFERING = "digests that differ"
 """The field with the names of what differs from another GPU's record."""
@@ -557,34 +558,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         content["compared with"] = other["environment"]
 
     def write() -> None:
-        given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-    def stop(*given_signal: object) -> None:
-        content["models"] |= unfinished(parts, [name for name in given.models if name not in content["models"]])
-        write()
-        os._exit(1)
+        finished = content["models"]
+        known = finished | unfinished(parts, [name for name in given.models if name not in finished])
+        text = json.dumps(content | {"models": {name: known[name] for name in given.models if name in known}}, indent=1)
+        write_text(given.out, text + "\n")
 
     parts = Path(tempfile.mkdtemp())
-    signal.signal(signal.SIGTERM, stop)
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {
             pool.submit(compared, name, tuple(given.batches), part=parts / f"{name}.json", seed=given.seed): name
             for name in given.models
         }
-        for each in as_completed(running):
-            name, failed = running[each], each.exception()
-            if failed is None:
-                found: dict[str, Any] = each.result()
-            else:
-                sentence = f"{type(failed).__name__}: {failed}"
-                found = unfinished(parts, [name]).get(name, {}) | {"error": sentence}
-            if "digests" in found and "digests" in other["models"].get(name, {}):
-                found[DIFFERING] = differing_digests(found, other["models"][name])
-            content["models"][name] = found
-            print(name, json.dumps(found, indent=1), flush=True)
+        left = set(running)
+        while left:
+            done, left = wait(left, timeout=SECONDS, return_when=FIRST_COMPLETED)
+            for each in done:
+                name, failed = running[each], each.exception()
+                if failed is None:
+                    found: dict[str, Any] = each.result()
+                else:
+                    sentence = f"{type(failed).__name__}: {failed}"
+                    found = unfinished(parts, [name]).get(name, {}) | {"error": sentence}
+                if "digests" in found and "digests" in other["models"].get(name, {}):
+                    found[DIFFERING] = differing_digests(found, other["models"][name])
+                content["models"][name] = found
+                print(name, json.dumps(found, indent=1), flush=True)
             write()
-    content["models"] = {name: content["models"][name] for name in given.models}
-    write()
     return 0 if all(map(holds, content["models"].values())) else 1
 
 

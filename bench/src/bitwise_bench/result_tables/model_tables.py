@@ -77,6 +77,31 @@ def pictured_mode_costs(record: Mapping[str, Any]) -> str:
     return f"![Times in the mode beside PyTorch's](../pictures/mode-costs.svg)\n\n{mode_costs(record)}"
 
 
+def _widths(kind: str, fields: Mapping[str, Any]) -> str:
+    """Return the words of a model of drawn widths."""
+    window = fields.get("sliding_window")
+    return (
+        f"{kind.removesuffix('ForCausalLM')}, {fields['hidden_size']} x {fields['intermediate_size']}, "
+        f"{fields['num_attention_heads']} heads, {fields['num_key_value_heads']} of keys"
+        f"{'' if window is None else f', window of {window}'}"
+    )
+
+
+def receipts(record: Mapping[str, Any]) -> str:
+    """Return the commands of receipts of a run with their exit statuses, and how many digests of the run agree."""
+    rows = [
+        [name, each["status"], "" if each["right"] else "wrong"] for name, each in sorted(record["commands"].items())
+    ]  # fmt: skip
+    kinds = list(record["claims"].values())
+    counts = _and([f"{kinds.count(kind)} {kind}" for kind in ("proved", "measured", "assumed")])
+    return markdown_table(("command", "exit status", "result"), rows) + (
+        f"\n\nThe run is {record['model']}'s, with {record['products']} products; claims: {counts}. Of "
+        f"{len(record['digests'])} digests of the run, {len(record['lock: other bytes'])} differ under its lock in a "
+        f"library without workspaces, and {len(record['library: other bytes'])} without the lock there. "
+        f"{_origin(record['environment'])}."
+    )
+
+
 def mode_costs(record: Mapping[str, Any]) -> str:
     """Return the times in the mode beside PyTorch's: geometric means over models and sizes, and each model's."""
     models = {name: works for name, works in record["milliseconds"].items() if name != "rows"}
@@ -84,7 +109,11 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     parts = [_ratios(record, scopes)]
     sizes = list(dict.fromkeys(what for works in models.values() for what in works))
     times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
-    named = [f"{name} (held out)" if name in record["held out"] else name for name in models]
+    drawn = record.get("drawn", {})
+    named = [
+        f"{_widths(*drawn[name]) if name in drawn else name}{' (held out)' if name in record['held out'] else ''}"
+        for name in models
+    ]  # fmt: skip
     parts.append(markdown_table(("milliseconds, PyTorch / mode", *named), times))
     if "rows" in record["ratios"]:
         own = [[what, *(f"{each[scope]:.3f}" for scope in scopes)] for what, each in record["ratios"]["rows"].items()]

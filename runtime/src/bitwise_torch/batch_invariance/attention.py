@@ -202,6 +202,9 @@ def _masked(
 ) -> torch.Tensor:  # fmt: skip
     """Return attention under a mask of four axes; queries of runs are computed run by run."""
     kernels = _has_kernels(query, value)
+    if kernels and runs and key.shape[1] == query.shape[1]:
+        key, value = _without_repeated_heads(key, value)
+        how = replace(how, grouped=key.shape[1] != query.shape[1])
     main = _without_runs(allowed, runs)
     if kernels:
         out = _by_kernels(query, key, value, main, first_keys, False, how)
@@ -221,6 +224,24 @@ def _masked(
                 found = _rows_of_window(each, part, *operands, how)
                 out[place, :, part] = found[:, :, 0].transpose(0, 1)
     return out
+
+
+def _without_repeated_heads(key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return keys and values without the heads that repeat others in every bit, where groups of one size have each.
+
+    A module of transformers repeats the heads of groups where there is a mask.  The queries of a window read the keys
+    of a group once.  The values are read, which waits for the device.
+    """
+    import torch
+
+    def repeated(x: torch.Tensor) -> torch.Tensor:
+        bits = x.view({2: torch.int16, 4: torch.int32}[x.dtype.itemsize])
+        return (bits[:, 1:] == bits[:, :-1]).all(0).flatten(1).all(1)
+
+    heads = int(key.shape[1])
+    others = [0, *(place + 1 for place, same in enumerate((repeated(key) & repeated(value)).tolist()) if not same)]
+    size = heads // len(others)
+    return (key[:, ::size], value[:, ::size]) if others == list(range(0, heads, size)) else (key, value)
 
 
 def _without_runs(allowed: Any, runs: Sequence[Run]) -> Any:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
@@ -52,6 +52,7 @@ from bitwise_torch.interception import (
 )
 from bitwise_torch.kernel_replacement import kernel_names
 from bitwise_torch.ready_launches import ReadyLaunches
+from bitwise_torch.started_processes import Enter, passed_on
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
@@ -109,6 +110,8 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
+    again: Enter | None = None
+    """What processes enter that are started anew in this mode, by default a mode of their own."""
     calls_in_c: Any = field(init=False)
     """See `interception.Scope`."""
     _attention: AttendedCalls = field(init=False)
@@ -125,7 +128,9 @@ class BatchInvariance:
         with self._entering:
             if self._stack is not None:
                 raise BatchVarianceError("this mode is active already: make another one with batch_invariant()")
+            again = self.again or partial(batch_invariant, strict=self.strict, other_threads=self.other_threads)
             with ExitStack() as stack:
+                stack.enter_context(passed_on(again, self.other_threads))
                 stack.enter_context(run_eagerly())
                 stack.enter_context(MULTIPLYING.active(self))
                 stack.enter_context(_REDUCING.active(self))
@@ -252,7 +257,9 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     Operators that may depend on the batch cause a BatchVarianceWarning once each, with `strict` BatchVarianceError.
     The mode holds for the thread that enters it and the backward passes that it runs.  `other_threads` says what the
     operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
-    or run as usual ("ignore").  Functions of torch.compile run eagerly in all threads until the mode ends.  Raises
+    or run as usual ("ignore").  Processes that Python's multiprocessing starts in the mode have it in their first
+    thread; those that are started anew, and not forked, have none with "ignore".  Functions of torch.compile run
+    eagerly in all threads until the mode ends.  Raises
     InterceptionError where PyTorch is older than 2.10, and BatchVarianceError for another word about threads.
     """
     return BatchInvariance(strict, other_threads)

@@ -84,17 +84,50 @@ def sum_columns(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence
     """
     import torch
 
-    count, rows, columns = (int(each) for each in x.shape)
+    count, rows = (int(each) for each in x.shape[:2])
     if x.is_cpu or x.numel() == 0 or count > _MOST_PROGRAMS:
         return sum_rows(x.transpose(1, 2), dtype, mean, shape)
-    x, divisor, lanes = _dense(x), float(rows), max(lanes_of(rows), _COLUMN_LANES)
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    return _sums_of_lanes(_dense(x), lanes, torch.empty(shape, dtype=dtype, device=x.device), float(rows), mean)
+
+
+def _sums_of_lanes(x: torch.Tensor, lanes: int, out: torch.Tensor, divisor: float, mean: bool) -> torch.Tensor:
+    """Leave the sums over the second axis of x[o, n, c], whose order has so many lanes, in `out`, and return it."""
+    import torch
+
+    count, _, columns = (int(each) for each in x.shape)
     while lanes > _COLUMN_LANES:
         parts = torch.empty((count, lanes // _COLUMN_LANES, columns), dtype=torch.float32, device=x.device)
         _launch_columns(x, parts, divisor, False, lanes)
         x, lanes = parts, lanes // _COLUMN_LANES
-    out = torch.empty(shape, dtype=dtype, device=x.device)
     _launch_columns(x, out, divisor, mean, _COLUMN_LANES)
     return out
+
+
+def sum_column_products(
+    gradient: torch.Tensor, x: torch.Tensor, mean: torch.Tensor | None, scale: torch.Tensor, dtype: torch.dtype
+) -> torch.Tensor:
+    """Return the sums of gradient[r, c] ((x[r, c] - mean[r]) scale[r]) over r, in the order of `sum_rows`.
+
+    Differences, products and sums are in fp32, and rounded to `dtype` at the end.  `mean` may be None for 0.
+    """
+    import torch
+
+    rows, columns = (int(each) for each in x.shape)
+    mean, scale = (None if each is None else _dense(each.reshape(-1).float()) for each in (mean, scale))
+    assert scale is not None
+    if x.is_cpu or x.numel() == 0 or rows > LONG:
+        y = x.float() if mean is None else x.float() - mean[:, None]
+        return sum_rows((gradient.float() * (y * scale[:, None])).t(), dtype, False, (columns,))
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    parts = lanes // _COLUMN_LANES
+    out = torch.empty(columns, dtype=dtype, device=x.device)
+    target = out if parts == 1 else torch.empty((1, parts, columns), dtype=torch.float32, device=x.device)
+    given = (_dense(gradient), _dense(x), mean, scale, target, rows, columns)
+    launch(
+        "sum_of_column_products", (-(-columns // _COLUMNS), parts, 1), given, tuple(column_geometry(lanes).values()), 4
+    )
+    return out if parts == 1 else _sums_of_lanes(target, parts, out, float(rows), False)
 
 
 def prefix_sums(x: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:

@@ -23,6 +23,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     prefix_sums,
     softmax_gradient_rows,
     softmax_rows,
+    sum_column_products,
     sum_columns,
     sum_rows,
 )
@@ -238,9 +239,7 @@ def _gradients(
     if mask[0]:
         of_input = normalisation_gradient_rows(g, rows, weight, mean, scale).reshape(x.shape)
     if mask[1] and weight is not None:
-        y = rows.float() if mean is None else rows.float() - mean.reshape(-1, 1).float()
-        y = y * scale.reshape(-1, 1).float()
-        of_weight = reduced(g.float() * y, 0, False, weight.dtype, mean=False).reshape(weight.shape)
+        of_weight = sum_column_products(g, rows, mean, scale, weight.dtype).reshape(weight.shape)
     if len(mask) > 2 and mask[2] and bias is not None:
         of_bias = reduced(g, 0, False, bias.dtype, mean=False).reshape(bias.shape)
     return of_input, of_weight, of_bias

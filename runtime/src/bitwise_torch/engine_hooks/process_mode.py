@@ -50,7 +50,9 @@ def enable(*_: Any, **__: Any) -> None:
     global _mode
     with _lock:
         if _mode is None:
-            _mode = batch_invariant(strict=os.environ.get(VARIABLE) == "strict").enable()
+            mode = batch_invariant(strict=os.environ.get(VARIABLE) == "strict")
+            mode.again = held  # a process that is started anew, and whose engine enables the mode too, has it once
+            _mode = mode.enable()
 
 
 def disable() -> None:

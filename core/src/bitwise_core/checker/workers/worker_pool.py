@@ -285,7 +285,7 @@ def _start_worker(make: Callable[[], object], others: Sequence[Connection]) -> _
     own, its = context.Pipe()
     # A process that has these connections too would keep the others from seeing that this process ended.
     inherited = [own, *others] if forks else []
-    process = context.Process(target=_serve, args=(its, inherited, make), daemon=True)
+    process = context.Process(target=_serve, name="bitwise worker", args=(its, inherited, make), daemon=True)
     with warnings.catch_warnings(), _without_interrupts():
         warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
         process.start()

@@ -75,13 +75,58 @@ def sum_of_columns(x, out, rows, columns, divisor, DIVIDE: tl.constexpr, GROUPS:
         f += _numbers(place, row + 5, rows, columns, column)
         g += _numbers(place, row + 6, rows, columns, column)
         h += _numbers(place, row + 7, rows, columns, column)
-    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for step in tl.static_range(STEPS):
-        total = tl.sum(tl.reshape(total, (GROUPS >> (step + 1), 2, COLUMNS)), axis=1)
+    total = _of_neighbours(a, b, c, d, e, f, g, h, GROUPS, STEPS, COLUMNS)
     if DIVIDE:
         total = tl.math.div_rn(total, tl.zeros((1, COLUMNS), tl.float32) + divisor)
     target = (tl.program_id(2).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * columns + column
     tl.store(out + target, total.to(out.dtype.element_ty), mask=column < columns)
+
+
+@triton.jit
+def sum_of_column_products(gradient, x, mean, scale, out, rows, columns, GROUPS: tl.constexpr, STEPS: tl.constexpr,
+                           COLUMNS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+    """out[b, c] = the sum of gradient[:, c] ((x[:, c] - mean) scale) as in `sum_of_columns`; mean may be None.
+
+    Every difference and product is rounded to fp32.
+    """
+    column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+    first = (tl.program_id(1) * GROUPS * 8 + tl.arange(0, GROUPS) * 8)[:, None]
+    zero = tl.zeros((GROUPS, COLUMNS), tl.float32)
+    a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
+    for start in range(0, rows, LANES):
+        row = first + start
+        a += _products(gradient, x, mean, scale, row, rows, columns, column)
+        b += _products(gradient, x, mean, scale, row + 1, rows, columns, column)
+        c += _products(gradient, x, mean, scale, row + 2, rows, columns, column)
+        d += _products(gradient, x, mean, scale, row + 3, rows, columns, column)
+        e += _products(gradient, x, mean, scale, row + 4, rows, columns, column)
+        f += _products(gradient, x, mean, scale, row + 5, rows, columns, column)
+        g += _products(gradient, x, mean, scale, row + 6, rows, columns, column)
+        h += _products(gradient, x, mean, scale, row + 7, rows, columns, column)
+    total = _of_neighbours(a, b, c, d, e, f, g, h, GROUPS, STEPS, COLUMNS)
+    target = tl.program_id(1).to(tl.int64) * columns + column
+    tl.store(out + target, total.to(out.dtype.element_ty), mask=column < columns)
+
+
+@triton.jit
+def _of_neighbours(
+    a, b, c, d, e, f, g, h, GROUPS: tl.constexpr, STEPS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Return the sums of 8 neighbours, and of neighbouring ones of these, until one is left: a row of columns."""
+    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for step in tl.static_range(STEPS):
+        total = tl.sum(tl.reshape(total, (GROUPS >> (step + 1), 2, COLUMNS)), axis=1)
+    return total
+
+
+@triton.jit
+def _products(gradient, x, mean, scale, row, rows, columns, column):
+    """Return the products of `sum_of_column_products` of some columns in some rows, 0 behind the last row."""
+    value = _numbers(x + column, row, rows, columns, column)
+    if mean is not None:
+        value -= tl.load(mean + row, mask=row < rows, other=0.0)
+    value *= tl.load(scale + row, mask=row < rows, other=0.0)
+    return _numbers(gradient + column, row, rows, columns, column) * value
 
 
 @triton.jit
