@@ -2,12 +2,14 @@
 
     python -m bitwise_bench.attention.divisions --out FILE --seed 1 --decode 12 --pages 6 --uneven 6
 
-A result has the seconds of every division of heads of the case's width, beside what the model expects of it, and the
-seconds of PyTorch's backends.  Shapes that are measured here are not held out.
+A result has the seconds of every division of heads of the case's width, beside what the model expects of it, the
+number of byte patterns of their outputs, and the seconds of PyTorch's backends.  Shapes that are measured here are not
+held out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -81,16 +83,24 @@ def _candidates(depth: int) -> Iterator[Any]:
 
     block, components = key_block(depth), min(64, depth & -depth)
     for kind, alone, blocks, resident in (
-        ("turns", False, 1, 1), ("turns", False, 1, 2), ("turns", True, 1, 6),
-        ("whole", False, 1, 1), ("whole", False, 1, 2), ("whole", False, 2, 1), ("whole", True, 1, 6),
+        ("turns", False, 1, 2), ("whole", False, 1, 2), ("once", False, 1, 2),
+        ("whole", False, 4, 1), ("turns", False, 4, 1), ("once", False, 4, 1 if depth > 96 else 3),
+        *((kind, False, 4, 2) for kind in ("once", "whole", "turns")),
     ):  # fmt: skip
+        memory = (227 << 10) // resident - 2048
         slot = blocks * block * 2 * (components if alone else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
+        stages = min(16, (memory - exchanged) // slot)
+        if blocks == 4:
+            # Slots for the values of two tiles or of one lie beside the keys, or for two blocks of 32 KiB.
+            values = 2 * block * (128 if depth == 192 else depth)
+            left = [memory - 128 * block - count * values for count in ((2,) if values >= 1 << 15 else (8, 4))]
+            stages = next((each // slot for each in left if each >= slot), 0)
         # One warp has no room for outputs of 256 components.
-        if stages >= (max(2, depth // components) if alone else 3) and not (alone and depth == 256):
+        least = max(2, depth // components) if alone else 1 if blocks == 4 else 3
+        if stages >= least and not (alone and depth == 256):
             yield Division(
-                kind == "turns", blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, once=kind == "whole"
+                kind != "whole", blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, once=kind != "turns"
             )  # fmt: skip
 
 
@@ -186,15 +196,18 @@ def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     longest = -(-max(lengths) // case["page"]) * case["page"] if case.get("page") else max(lengths)
     share = case["heads"] // case["groups"]
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
-    divisions = []
+    divisions, digests = [], set()
     for place, division in enumerate(divisions_of(case)):
         call = call_of(kind, case, place)
         if call is not None:
             programs = min(division.resident * processors, work.units(division))
             expected = seconds_of(work, division, programs, processors)
-            divisions.append({"division": asdict(division), "seconds": seconds(call), "expected": expected})
+            taken = seconds(call)
+            digests.add(hashlib.sha256(call.args[1].out.view(torch.int16).cpu().numpy().tobytes()).hexdigest())
+            divisions.append({"division": asdict(division), "seconds": taken, "expected": expected})
     return {
         "bytes": moved, "backends": found, "chosen": seconds(call_of(kind, case, None)), "divisions": divisions,
+        "patterns": len(digests),
     }  # fmt: skip
 
 

@@ -223,7 +223,7 @@ def _results(
 
 
 def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp.
+    """Let the programs of half of all schedules be one warp, and the tiles of others have a block for each warp.
 
     What is drawn for evaluation does not depend on it.
     """
@@ -234,6 +234,8 @@ def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
     if turns["alone"]:
         turns |= {"blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
+    elif draw.random() < 0.5:
+        turns |= {"blocks": 4, "columns": 1, "stages": draw.randint(1, {64: 4, 96: 2}.get(depth, 1))}
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:

@@ -57,6 +57,10 @@ _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
 _MANY_ROWS, _FEW_CHUNKS = 512, 10
 """From how many packed rows on, and up to how many chunks, a program that merges has several rows."""
+_BLOCKS_OF_WARPS = 4
+"""The blocks of a tile of which each of four warps computes the scores of one."""
+_MEMORY, _RESERVED = 227 << 10, 2048
+"""The bytes of shared memory of a multiprocessor, and those of a program for barriers and numbers of rows."""
 _ROWS_WIDTHS = ((64, 64), (128, 128))
 """The widths of heads of which programs may take chunks in turn."""
 _FEW_ROWS_WIDTHS = (*_ROWS_WIDTHS, (96, 96), (192, 128), (256, 256))
@@ -288,13 +292,18 @@ def _query_maps(operands: AttentionOperands, first: int, rest: int) -> list[Any]
     return [tensor_map(query, 64, width) if width else None for width in (first, rest)]
 
 
-def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) -> Any:
-    """Return a map of keys or values by tiles of rows; of pages with fewer rows, and 64 components.  None for none."""
+def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int, narrow: bool = False) -> Any:
+    """Return a map of keys or values by tiles of rows; of pages with fewer rows, and 64 components.  None for none.
+
+    Tiles that are `narrow` have 64 components at most.
+    """
     if not width:
         return None
     page = _page_size(operands)
     if 0 < page < rows:
-        rows, width = page, min(width, 64)
+        rows, narrow = page, True
+    if narrow:
+        width = min(width, 64)
     return tensor_map(tensor if operands.key_starts is None else tensor[None], rows, width)
 
 
@@ -342,8 +351,9 @@ def _turns_calls(
     own, own_rest = _power_below(width), width - _power_below(width)
     if columns > 1:
         own, own_rest = width // columns, 0
-    maps = [_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)]
-    maps += [_key_map(operands, operands.value, desc.key_block, each) for each in (own, own_rest)]
+    apart = schedule.blocks == _BLOCKS_OF_WARPS
+    maps = [_key_map(operands, operands.key, desc.key_block, each, apart) for each in (first, rest)]
+    maps += [_key_map(operands, operands.value, desc.key_block, each, apart) for each in (own, own_rest)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
@@ -361,6 +371,7 @@ def _turns_calls(
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, **_division(schedule, chunks, places),
             "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "VALUES": value_slots(schedule, desc.key_block, depth, width) if apart else 0,
         },
         schedule.warps,
         1,
@@ -368,6 +379,17 @@ def _turns_calls(
         registers=_registers(schedule),
     )  # fmt: skip
     return [forward, *merge]
+
+
+def value_slots(schedule: Schedule, block: int, depth: int, width: int) -> int:
+    """Return the slots for blocks of values beside tiles of keys, where each warp has a block of keys.
+
+    They are those of two tiles or of one, or two where a block takes 32 KiB.
+    """
+    if block * width >= 1 << 14:
+        return 2
+    room = _MEMORY // schedule.resident - _RESERVED - 2 * block * _BLOCKS_OF_WARPS * (16 + schedule.stages * depth)
+    return (2 if 4 * block * _BLOCKS_OF_WARPS * width <= room else 1) * _BLOCKS_OF_WARPS
 
 
 def _alone_call(

@@ -20,6 +20,15 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.attention.kernels.block_of_each_warp import (
+    add_blocks,
+    layout_of_blocks,
+    layout_of_exchange,
+    layout_of_rows,
+    queries_of_blocks,
+    scores_of_blocks,
+    visible_scores_of_blocks,
+)
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
     first_part,
@@ -70,7 +79,7 @@ def known_pages(source, numbers, keys, start, N: gl.constexpr):
     HEIGHT: gl.constexpr = source.block_type.shape[2]
     found = ()
     for part in gl.static_range(len(numbers)):
-        found += (gl.where(start + part * HEIGHT < keys, numbers[part], 0),)
+        found += (gl.where(start + part * HEIGHT < keys, numbers[part], -1),)
     return found
 
 
@@ -110,12 +119,86 @@ def prefetch_queries(
 
 
 @gluon.jit
+def copy_keys_apart(
+    maps, parts, full, empty, slot, phase, numbers, batch, group, first, start, end,
+    N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Copy the blocks of a tile of keys up to `end` to its ring; return the slot after it."""
+    mbarrier.wait(empty.index(slot), phase)
+    bar = full.index(slot)
+    mbarrier.expect(bar, N * (D1 + D2) * 2)
+    copy_tile(maps[0], parts[0], slot, bar, numbers, batch, group, first, start, 0, N, D1, PAGE)
+    if maps[1] is not None:
+        copy_tile(maps[1], parts[1], slot, bar, numbers, batch, group, first, start, D1, N, D2, PAGE)
+    return next_slot(slot, phase, STAGES)
+
+
+@gluon.jit
+def copy_values_apart(
+    maps, parts, full, empty, slot, phase, numbers, batch, group, first, start, end, FROM: gl.constexpr,
+    COUNT: gl.constexpr, BLOCK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, PAGE: gl.constexpr,
+    STAGES: gl.constexpr, VALUES: gl.constexpr,
+):  # fmt: skip
+    """Copy COUNT blocks of values of a tile, from block FROM on up to `end`, to their ring; return the slot after."""
+    HEIGHT: gl.constexpr = maps[2].block_type.shape[2]
+    for part in gl.static_range(FROM, FROM + COUNT):
+        if start + part * BLOCK < end:
+            mbarrier.wait(empty.index(STAGES + slot), phase)
+            bar = full.index(STAGES + slot)
+            mbarrier.expect(bar, BLOCK * (DV1 + DV2) * 2)
+            copy_tile(
+                maps[2], parts[2], slot, bar, numbers, batch, group, first, start + part * BLOCK, 0, BLOCK, DV1, PAGE,
+                part * (BLOCK // HEIGHT),
+            )  # fmt: skip
+            if maps[3] is not None:
+                copy_tile(
+                    maps[3], parts[3], slot, bar, numbers, batch, group, first, start + part * BLOCK, DV1, BLOCK, DV2,
+                    PAGE, part * (BLOCK // HEIGHT),
+                )  # fmt: skip
+            slot, phase = next_slot(slot, phase, VALUES)
+    return slot, phase
+
+
+@gluon.jit
+def copy_blocks_apart(
+    maps, parts, full, empty, slot, phase, v_slot, v_phase, numbers, pages, page, own_keys, batch, group, first, begin,
+    end,
+    N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
+    PAGE: gl.constexpr, STAGES: gl.constexpr, VALUES: gl.constexpr,
+):  # fmt: skip
+    """Copy the keys and values of a part to rings of their own; return the slots after them.
+
+    The next tile of keys is copied between the values of this one, whose slots may still be read.
+    """
+    slot, phase = copy_keys_apart(
+        maps, parts, full, empty, slot, phase, numbers, batch, group, first, begin, end, N, BLOCK, D1, D2, PAGE, STAGES
+    )
+    for start in range(begin, end, N):
+        next_numbers = pages_of_tile(maps[0], pages, page, own_keys, start + N, N, PAGE)
+        v_slot, v_phase = copy_values_apart(
+            maps, parts, full, empty, v_slot, v_phase, numbers, batch, group, first, start, end, 0, 2, BLOCK, DV1, DV2,
+            PAGE, STAGES, VALUES,
+        )  # fmt: skip
+        if start + N < end:
+            slot, phase = copy_keys_apart(
+                maps, parts, full, empty, slot, phase, next_numbers, batch, group, first, start + N, end, N, BLOCK,
+                D1, D2, PAGE, STAGES,
+            )  # fmt: skip
+        v_slot, v_phase = copy_values_apart(
+            maps, parts, full, empty, v_slot, v_phase, numbers, batch, group, first, start, end, 2, 2, BLOCK, DV1, DV2,
+            PAGE, STAGES, VALUES,
+        )  # fmt: skip
+        numbers = next_numbers
+    return slot, phase, v_slot, v_phase
+
+
+@gluon.jit
 def copy_parts(
     given, of_parts, maps, parts, full, empty, pages, page_batch,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr,
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr,
+    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr, VALUES: gl.constexpr,
 ):  # fmt: skip
     """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
@@ -127,11 +210,12 @@ def copy_parts(
         early = first_pages(
             key_map, pages, page_batch, queries, keys, units, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT,
         )  # fmt: skip
-    place, block, sequence, unit, tile, begin, end = first_part(
+    place, sequence, unit, tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
         CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(1)
+    v_slot, v_phase = gl.to_tensor(0), gl.to_tensor(1)
     while sequence < sequences:
         batch, first, own_keys, page = sequence, 0, keys, sequence.to(gl.int64) * page_batch
         if key_starts is not None:
@@ -148,38 +232,44 @@ def copy_parts(
             numbers = known_pages(key_map, early, own_keys, begin, N)
         else:
             numbers = pages_of_tile(key_map, pages, page, own_keys, begin, N, PAGE)
-        for start in range(begin, end, N):
-            # The pages of the next tile are read while this one is copied.
-            next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
-            mbarrier.wait(empty.index(slot), phase)
-            bar = full.index(slot)
-            mbarrier.expect(bar, N * (D1 + D2) * 2)
-            copy_blocks(key_map, k_parts, slot, bar, numbers, batch, group, first, start, 0, N, BLOCK, D1, PAGE, 1)
-            if key_rest_map is not None:
-                copy_blocks(
-                    key_rest_map, k_rest_parts, slot, bar, numbers, batch, group, first, start, D1, N, BLOCK, D2, PAGE,
-                    1,
-                )  # fmt: skip
-            slot, phase = next_slot(slot, phase, STAGES)
-            mbarrier.wait(empty.index(slot), phase)
-            bar = full.index(slot)
-            mbarrier.expect(bar, N * (DV1 + DV2) * 2)
-            copy_blocks(
-                value_map, v_parts, slot, bar, numbers, batch, group, first, start, column, N, BLOCK, DV1, PAGE,
-                D1 // DV1,
+        if VALUES:
+            slot, phase, v_slot, v_phase = copy_blocks_apart(
+                maps, parts, full, empty, slot, phase, v_slot, v_phase, numbers, pages, page, own_keys, batch, group,
+                first, begin, end, N, BLOCK, D1, D2, DV1, DV2, PAGE, STAGES, VALUES,
             )  # fmt: skip
-            if value_rest_map is not None:
+        else:
+            for start in range(begin, end, N):
+                # The pages of the next tile are read while this one is copied.
+                next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
+                mbarrier.wait(empty.index(slot), phase)
+                bar = full.index(slot)
+                mbarrier.expect(bar, N * (D1 + D2) * 2)
+                copy_blocks(key_map, k_parts, slot, bar, numbers, batch, group, first, start, 0, N, BLOCK, D1, PAGE, 1)
+                if key_rest_map is not None:
+                    copy_blocks(
+                        key_rest_map, k_rest_parts, slot, bar, numbers, batch, group, first, start, D1, N, BLOCK, D2,
+                        PAGE, 1,
+                    )  # fmt: skip
+                slot, phase = next_slot(slot, phase, STAGES)
+                mbarrier.wait(empty.index(slot), phase)
+                bar = full.index(slot)
+                mbarrier.expect(bar, N * (DV1 + DV2) * 2)
                 copy_blocks(
-                    value_rest_map, v_rest_parts, slot, bar, numbers, batch, group, first, start, DV1, N, BLOCK, DV2,
-                    PAGE, D2 // DV2,
+                    value_map, v_parts, slot, bar, numbers, batch, group, first, start, column, N, BLOCK, DV1, PAGE,
+                    D1 // DV1,
                 )  # fmt: skip
-            slot, phase = next_slot(slot, phase, STAGES)
-            numbers = next_numbers
+                if value_rest_map is not None:
+                    copy_blocks(
+                        value_rest_map, v_rest_parts, slot, bar, numbers, batch, group, first, start, DV1, N, BLOCK,
+                        DV2, PAGE, D2 // DV2,
+                    )  # fmt: skip
+                slot, phase = next_slot(slot, phase, STAGES)
+                numbers = next_numbers
         if ONCE:
             sequence = sequences
         else:
-            place, block, sequence, unit, tile, begin, end = part_after(
-                place, block, query_starts, key_starts, key_lengths, queries, keys,
+            place, sequence, unit, tile, begin, end = part_after(
+                place, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
 
@@ -410,17 +500,11 @@ def greatest_of_two(left, right, other_left, other_right):
 
 
 @gluon.jit
-def greatest_of_four(a, b, c, d, other_a, other_b, other_c, other_d):
-    """Return the greater of each of four numbers and the other's."""
-    return gl.maximum(a, other_a), gl.maximum(b, other_b), gl.maximum(c, other_c), gl.maximum(d, other_d)
-
-
-@gluon.jit
 def add_few(
     s, values, start, plain, positions, keys, window, cap_factor, behind, top, total, outs, scale, exchanged,
     BLOCK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Return the state of a chunk after one, two or four blocks with these scores and values.
+    """Return the state of a chunk after one or two blocks with these scores and values.
 
     Values from `behind` on are 0.  Each warp has some components of the output, and all weights, in the order in which
     a warp of 16 rows adds them.
@@ -438,12 +522,7 @@ def add_few(
                 s[part], start + part * BLOCK, plain, positions, keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
             ),
         )  # fmt: skip
-    if COUNT == 1:
-        greatest = (gl.max(scores[0], axis=1),)
-    elif COUNT == 2:
-        greatest = gl.reduce(scores, 1, greatest_of_two)
-    else:
-        greatest = gl.reduce(scores, 1, greatest_of_four)
+    greatest = (gl.max(scores[0], axis=1),) if COUNT == 1 else gl.reduce(scores, 1, greatest_of_two)
     for part in gl.static_range(COUNT):
         highest = maximum_after(top, greatest[part] * scale)
         shift = finite_shift(highest)
@@ -493,6 +572,8 @@ def few_rows(
     state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
+    # The next scores are computed before these are used, unless their keys would hold one of few slots meanwhile.
+    AHEAD: gl.constexpr = STAGES > 3
     s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
@@ -502,15 +583,20 @@ def few_rows(
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
-        next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
+        if AHEAD:
+            next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
         values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
         top, total, outs = add_few(
             s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale, exchanged,
             BLOCK, CAUSAL, WINDOW, CAP, False,
         )  # fmt: skip
-        s = next_s
         release_after_loads(empty, v_slot)
-        mbarrier.arrive(empty.index(slot))
+        if AHEAD:
+            mbarrier.arrive(empty.index(slot))
+        else:
+            next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
+            release_after_loads(empty, slot)
+        s = next_s
     v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
@@ -524,6 +610,61 @@ def few_rows(
     release_after_loads(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
     return state_top, state_total, state_outs, top, total, outs, slot, phase
+
+
+@gluon.jit
+def rows_of_blocks(
+    rings, states, q, begin, end, slot, phase, v_slot, v_phase, plain, positions, own_keys, window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
+    CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr, VALUES: gl.constexpr,
+):  # fmt: skip
+    """Visit the keys of a part with 16 rows, and a block of each tile in each warp; see `many_rows`."""
+    k_ring, k_rest, v_ring, v_rest, full, empty = rings
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    COUNT: gl.constexpr = N // BLOCK
+    top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    outs = empty_output(M, DV1, DV2, OUT)
+    state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    state_outs = empty_output(M, DV1, DV2, OUT)
+    greatest_scores = gl.allocate_shared_memory(gl.float32, [COUNT, M], layout_of_rows(2))
+    sums = gl.allocate_shared_memory(gl.float32, [COUNT, M], layout_of_rows(2))
+    exchanged = gl.allocate_shared_memory(k_ring.dtype, [COUNT, M, BLOCK], layout_of_exchange(3))
+    AHEAD: gl.constexpr = STAGES > 1  # as in `few_rows`
+    s = scores_of_blocks(q, k_ring, k_rest, full, slot, phase, BLOCK, D1, D2, STAGES)
+    release_after_loads(empty, slot)
+    slot, phase = next_slot(slot, phase, STAGES)
+    last = (end - 1) // N * N
+    for start in range(begin, last, N):
+        state_top, state_total, state_outs, top, total, outs = after_chunk(
+            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        )
+        if AHEAD:
+            next_s = scores_of_blocks(q, k_ring, k_rest, full, slot, phase, BLOCK, D1, D2, STAGES)
+        s = visible_scores_of_blocks(
+            s, start, plain, positions, own_keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
+        )
+        v_slot, v_phase, top, total, outs = add_blocks(
+            s, v_ring, v_rest, full, empty, v_slot, v_phase, N, N, top, total, outs, scale, greatest_scores, sums,
+            exchanged, BLOCK, DV1, DV2, STAGES, VALUES, False,
+        )  # fmt: skip
+        if AHEAD:  # all warps have met since they loaded the keys
+            mbarrier.arrive(empty.index(slot))
+        else:
+            next_s = scores_of_blocks(q, k_ring, k_rest, full, slot, phase, BLOCK, D1, D2, STAGES)
+            release_after_loads(empty, slot)
+        s = next_s
+        slot, phase = next_slot(slot, phase, STAGES)
+    state_top, state_total, state_outs, top, total, outs = after_chunk(
+        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+    )
+    s = visible_scores_of_blocks(s, last, plain, positions, own_keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP)
+    # What is behind the last key of a sequence belongs to others.
+    v_slot, v_phase, top, total, outs = add_blocks(
+        s, v_ring, v_rest, full, empty, v_slot, v_phase, end - last, own_keys - last, top, total, outs, scale,
+        greatest_scores, sums, exchanged, BLOCK, DV1, DV2, STAGES, VALUES, RAGGED,
+    )  # fmt: skip
+    return state_top, state_total, state_outs, top, total, outs, slot, phase, v_slot, v_phase
 
 
 @gluon.jit
@@ -564,7 +705,7 @@ def compute_parts(
     VP: gl.constexpr, GROUP: gl.constexpr,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr,
+    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr, VALUES: gl.constexpr,
 ):  # fmt: skip
     """Compute the parts of a program in turn."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
@@ -574,16 +715,18 @@ def compute_parts(
         tiles, chunks, stored,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
-    SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
+    SPREAD: gl.constexpr = VALUES > 0
+    SCORES: gl.constexpr = layout_of_blocks(4) if SPREAD else product_layout(N, FEW, gl.num_warps())
     OUT: gl.constexpr = product_layout(DV1, FEW, gl.num_warps())
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    place, block, sequence, unit, tile, begin, end = first_part(
+    place, sequence, unit, tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
         CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(0)
+    v_slot, v_phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
         group, column = unit // COLUMNS, unit % COLUMNS
         own_queries, own_keys, own_first = lengths_of(
@@ -593,17 +736,22 @@ def compute_parts(
         if query_starts is not None:
             first = gl.load(query_starts + sequence).to(gl.int64)
             query_row = query + first * query_step
-        at = (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) // GROUP
-        head = group * GROUP + (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) % GROUP
-        base = query_row + head.to(gl.int64) * query_head
-        base = gl.expand_dims(base + at.to(gl.int64) * query_step, 1)
-        real = gl.expand_dims(at < own_queries, 1)
-        lane = gl.expand_dims(gl.arange(0, D1, gl.SliceLayout(0, QUERIES)), 0)
-        q = (gl.load(base + lane, mask=real, other=0.0),)
-        if D2:
-            lane = D1 + gl.expand_dims(gl.arange(0, D2, gl.SliceLayout(0, QUERIES)), 0)
-            q += (gl.load(base + lane, mask=real, other=0.0),)
-        positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
+        if SPREAD:
+            q = queries_of_blocks(query_row, group, tile, own_queries, query_step, query_head, M, GROUP, 4, D1, D2)
+            POSITIONS: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, SCORES))
+        else:
+            POSITIONS: gl.constexpr = gl.SliceLayout(1, SCORES)
+            at = (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) // GROUP
+            head = group * GROUP + (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) % GROUP
+            base = query_row + head.to(gl.int64) * query_head
+            base = gl.expand_dims(base + at.to(gl.int64) * query_step, 1)
+            real = gl.expand_dims(at < own_queries, 1)
+            lane = gl.expand_dims(gl.arange(0, D1, gl.SliceLayout(0, QUERIES)), 0)
+            q = (gl.load(base + lane, mask=real, other=0.0),)
+            if D2:
+                lane = D1 + gl.expand_dims(gl.arange(0, D2, gl.SliceLayout(0, QUERIES)), 0)
+                q += (gl.load(base + lane, mask=real, other=0.0),)
+        positions = (tile * M + gl.arange(0, M, POSITIONS)) // GROUP + own_first
         plain = own_keys
         if CAUSAL:
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
@@ -611,7 +759,14 @@ def compute_parts(
             plain = 0
         row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
-        if FEW:
+        if SPREAD:
+            found = rows_of_blocks(
+                rings, states, q, begin, end, slot, phase, v_slot, v_phase, plain, positions, own_keys, window, scale,
+                cap_factor, M, N, D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                VALUES,
+            )  # fmt: skip
+            v_slot, v_phase = found[8], found[9]
+        elif FEW:
             found = few_rows(
                 rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
                 D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK, GROUP, VP,
@@ -623,7 +778,15 @@ def compute_parts(
                 D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK, GROUP, VP,
                 SPLIT,
             )  # fmt: skip
-        state_top, state_total, state_outs, top, total, outs, slot, phase = found
+        state_top, state_total, state_outs, top, total, outs = (
+            found[0],
+            found[1],
+            found[2],
+            found[3],
+            found[4],
+            found[5],
+        )
+        slot, phase = found[6], found[7]
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         if not SPLIT:
@@ -637,8 +800,8 @@ def compute_parts(
         if ONCE:
             sequence = sequences
         else:
-            place, block, sequence, unit, tile, begin, end = part_after(
-                place, block, query_starts, key_starts, key_lengths, queries, keys,
+            place, sequence, unit, tile, begin, end = part_after(
+                place, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
 
@@ -659,7 +822,7 @@ def visit_parts(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, ONCE: gl.constexpr,
+    COLUMNS: gl.constexpr, ONCE: gl.constexpr, VALUES: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
@@ -669,20 +832,32 @@ def visit_parts(
     The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
-    k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
-    k_ring = ring_of_parts(key_map, k_parts, TILES, BLOCK, D1)
-    v_parts = parts_of_other(value_map, k_parts)
-    v_ring = ring_of_parts(value_map, v_parts, TILES * (D1 // DV1), BLOCK, DV1)
     k_rest_parts, k_rest, v_rest_parts, v_rest = None, None, None, None
-    if key_rest_map is not None:
-        k_rest_parts = parts_of_ring(key_rest_map, TILES, BLOCK, D2)
-        k_rest = ring_of_parts(key_rest_map, k_rest_parts, TILES, BLOCK, D2)
+    if VALUES:
+        k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
+        v_parts = parts_of_ring(value_map, VALUES, BLOCK, DV1)
+        k_ring = k_parts
+        v_ring = v_parts._reinterpret(value_map.dtype, [VALUES, 1, 1, BLOCK, DV1], value_map.layout)
+        if key_rest_map is not None:
+            k_rest_parts = parts_of_ring(key_rest_map, TILES, BLOCK, D2)
+            k_rest = k_rest_parts
         if value_rest_map is not None:
-            v_rest_parts = parts_of_other(value_rest_map, k_rest_parts)
-            v_rest = ring_of_parts(value_rest_map, v_rest_parts, TILES, BLOCK, DV2)
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
+            v_rest_parts = parts_of_ring(value_rest_map, VALUES, BLOCK, DV2)
+            v_rest = v_rest_parts._reinterpret(value_rest_map.dtype, [VALUES, 1, 1, BLOCK, DV2], value_rest_map.layout)
+    else:
+        k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
+        k_ring = ring_of_parts(key_map, k_parts, TILES, BLOCK, D1)
+        v_parts = parts_of_other(value_map, k_parts)
+        v_ring = ring_of_parts(value_map, v_parts, TILES * (D1 // DV1), BLOCK, DV1)
+        if key_rest_map is not None:
+            k_rest_parts = parts_of_ring(key_rest_map, TILES, BLOCK, D2)
+            k_rest = ring_of_parts(key_rest_map, k_rest_parts, TILES, BLOCK, D2)
+            if value_rest_map is not None:
+                v_rest_parts = parts_of_other(value_rest_map, k_rest_parts)
+                v_rest = ring_of_parts(value_rest_map, v_rest_parts, TILES, BLOCK, DV2)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES + VALUES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES + VALUES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES + VALUES):
         mbarrier.init(full.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=1)
     fence_async_shared()
@@ -704,7 +879,7 @@ def visit_parts(
                 (
                     given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), D1, D2, DV1, DV2, COLUMNS,
                     VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
-                    ONCE,
+                    ONCE, VALUES,
                 ),
             ),
             (
@@ -712,7 +887,7 @@ def visit_parts(
                 (
                     given, of_parts, (key_map, key_rest_map, value_map, value_rest_map),
                     (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
+                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE, VALUES,
                 ),
             ),
         ],

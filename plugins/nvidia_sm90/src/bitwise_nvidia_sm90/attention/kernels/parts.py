@@ -9,64 +9,13 @@ from triton.language.extra.cuda import gdc_wait
 
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import lengths_of
 
-LOOKED_UP = gl.constexpr(128)
-"""The sequences whose lengths a program loads at once."""
-
 
 @gluon.jit
-def parts_of(
-    sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr,
-):  # fmt: skip
-    """Return the parts of one chunk of a sequence, the first chunk that its queries see, and the number of chunks."""
-    own_queries, own_keys, own_first = lengths_of(
-        sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-    )
-    lowest, chunks = 0, 1
-    if SPLIT:
-        if WINDOW:
-            lowest = gl.maximum(0, own_first - window + 1) // CHUNK
-        chunks = (own_keys + CHUNK - 1) // CHUNK
-        lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
-        chunks -= lowest
-    return (own_queries * GROUP + M - 1) // M * groups, lowest, chunks
-
-
-@gluon.jit
-def sum_of(left, right):
-    """Return the sum of two numbers."""
-    return left + right
-
-
-@gluon.jit
-def sequence_of_place(
-    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr,
-):  # fmt: skip
-    """Return the sequence of a place that is counted from the first part of the sequence `block` on.
-
-    The lengths of LOOKED_UP sequences are loaded at once.  The result is the place, counted from the first part of the
-    new block, this block, the sequence, and the number of parts of the sequences of the block before it.  A place
-    behind the last has a sequence behind the last.
-    """
-    ALL: gl.constexpr = gl.BlockedLayout([LOOKED_UP // 32], [32], [gl.num_warps()], [0])
-    index, before = place * 0, place * 0
-    behind = block < sequences
-    while behind:
-        width, _, chunks = parts_of(
-            block + gl.arange(0, LOOKED_UP, ALL), query_starts, key_starts, key_lengths, queries, keys, first_position,
-            window, groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-        )  # fmt: skip
-        up_to = gl.associative_scan(gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks, 0, sum_of)
-        index = gl.sum((up_to <= place).to(gl.int32), axis=0)
-        before = gl.max(gl.where(up_to <= place, up_to, 0), axis=0)
-        behind = index == LOOKED_UP
-        place = gl.where(behind, place - before, place)
-        block = gl.where(behind, block + LOOKED_UP, block)
-        behind = behind & (block < sequences)
-    return place, block, block + index, before
+def first_chunk(own, window, CHUNK: gl.constexpr):
+    """Return the first chunk that the queries of a sequence of these lengths see through a window."""
+    _, own_keys, own_first = own
+    lowest = gl.maximum(0, own_first - window + 1) // CHUNK
+    return gl.minimum(lowest, gl.maximum((own_keys + CHUNK - 1) // CHUNK - 1, 0))
 
 
 @gluon.jit
@@ -118,81 +67,62 @@ def keys_of_part(
 
 
 @gluon.jit
+def part_of_place(
+    place, width, chunks, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+    sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the part of a place: the sequence, the group, the tile, the keys from first to last; whether it is one."""
+    sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
+    own = lengths_of(
+        sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+    )  # fmt: skip
+    if WINDOW and SPLIT:
+        chunk += first_chunk(own, window, CHUNK)
+    begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
+    return sequence, group, tile, begin, end, (begin < end) & (tile * M < own[0] * GROUP)
+
+
+@gluon.jit
 def next_part(
-    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place on.
 
-    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Places of sequences of given
-    lengths are counted from the first part of the sequence `block` on; those of equal lengths have one axis of places,
-    on which the last chunks, which may be short, come last.  With ONCE there is a program for each place, and lengths
-    that are given have the places of the longest.  The groups of one chunk follow each other, since their keys share
-    the pages of memory.  The result is the place, its block, the sequence, the group of heads, the tile of rows, and
-    the keys from first to last.
+    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Places are those of sequences
+    of the longest lengths, and the last chunks, which may be short or missing, come last.  With ONCE there is a program
+    for each place.  The groups of one chunk follow each other, since their keys share the pages of memory.  The result
+    is the place, the sequence, the group of heads, the tile of rows, and the keys from first to last.
     """
-    programs = gl.num_programs(0)
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
+    sequence, group, tile, begin, end, found = part_of_place(
+        place, width, chunks, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+        sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+    )  # fmt: skip
     if ONCE:
-        width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
-        sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
-        own = lengths_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-        )
-        if WINDOW and SPLIT:
-            _, lowest, _ = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-            )  # fmt: skip
-            chunk += lowest
-        begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
-        sequence = gl.where((begin < end) & (tile * M < own[0] * GROUP), sequence, sequences)
+        sequence = gl.where(found, sequence, sequences)
     else:
-        sequence, group, tile, begin, end = block, 0, 0, 0, 0
-        if not RAGGED:  # without the divisions of a place behind the last
-            width, _, chunks = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+        while (sequence < sequences) & (found == 0):
+            place += gl.num_programs(0)
+            sequence, group, tile, begin, end, found = part_of_place(
+                place, width, chunks, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
+                groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
             )  # fmt: skip
-            sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
-        while (begin >= end) & (sequence < sequences):
-            before = place * 0
-            if RAGGED:
-                place, block, sequence, before = sequence_of_place(
-                    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-                    groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-                )  # fmt: skip
-            own = lengths_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-            )
-            width, lowest, chunks = parts_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-            )  # fmt: skip
-            if RAGGED:
-                own_place = place - before
-                group, tile, chunk = own_place % groups, own_place % width // groups, own_place // width
-            else:
-                sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
-            if sequence < sequences:
-                begin, end = keys_of_part(
-                    sequence, tile, lowest + chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT
-                )
-                if begin >= end:
-                    place += programs
-    return place, block, sequence, group, tile, begin, end
+    return place, sequence, group, tile, begin, end
 
 
 @gluon.jit
 def part_after(
-    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Return the part of a program after the one of a place, as `next_part` does."""
     return next_part(
-        place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
+        place + gl.num_programs(0), query_starts, key_starts, key_lengths, queries, keys, first_position, window,
         groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
 
@@ -207,10 +137,10 @@ def first_part(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if RAGGED:
         gdc_wait()
-    place, block, sequence, group, tile, begin, end = next_part(
-        gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
+    place, sequence, group, tile, begin, end = next_part(
+        gl.program_id(0), query_starts, key_starts, key_lengths, queries, keys, first_position,
         window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
     if not RAGGED:
         gdc_wait()
-    return place, block, sequence, group, tile, begin, end
+    return place, sequence, group, tile, begin, end

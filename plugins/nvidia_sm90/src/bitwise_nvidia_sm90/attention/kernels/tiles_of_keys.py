@@ -73,7 +73,7 @@ def pages_of_tile(source, pages, first, keys, start, N: gl.constexpr, PAGE: gl.c
         HEIGHT: gl.constexpr = source.block_type.shape[2]
         for part in gl.static_range(N // HEIGHT):
             row = start + part * HEIGHT
-            found += (gl.load(pages + first + row // PAGE, mask=row < keys, other=0),)
+            found += (gl.load(pages + first + row // PAGE, mask=row < keys, other=-1),)
     return found
 
 
@@ -87,17 +87,16 @@ def copy_tile(
     The keys of a sequence have the batch `batch` of the map `source`, and begin at the row `first`, or with PAGE their
     pages are `numbers` from FROM on.
     """
-    if PAGE:
-        HEIGHT: gl.constexpr = source.block_type.shape[2]
-        WIDTH: gl.constexpr = source.block_type.shape[3]
-        for part in gl.static_range(N // HEIGHT):
-            row = (start + part * HEIGHT) % PAGE
-            for side in gl.static_range(D // WIDTH):
-                target = parts.index((stage * (D // WIDTH) + side) * (N // HEIGHT) + part)
-                place = [numbers[FROM + part], group, row, column + side * WIDTH]
-                tma.async_copy_global_to_shared(source, place, bar, target)
-    else:
-        tma.async_copy_global_to_shared(source, [batch, group, first + start, column], bar, parts.index(stage))
+    HEIGHT: gl.constexpr = source.block_type.shape[2]
+    WIDTH: gl.constexpr = source.block_type.shape[3]
+    for part in gl.static_range(N // HEIGHT):
+        for side in gl.static_range(D // WIDTH):
+            target = parts.index((stage * (D // WIDTH) + side) * (N // HEIGHT) + part)
+            if PAGE:
+                place = [numbers[FROM + part], group, (start + part * HEIGHT) % PAGE, column + side * WIDTH]
+            else:
+                place = [batch, group, first + start + part * HEIGHT, column + side * WIDTH]
+            tma.async_copy_global_to_shared(source, place, bar, target)
 
 
 @gluon.jit

@@ -64,7 +64,7 @@ def copied(
     """
     key_map, value_map, parts, full, pages, page_batch = of_copies
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences = given
-    place, block, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
+    place, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
     if sequence < sequences:
         bar = full.index(slot)
         mbarrier.expect(bar, N * S * 2)
@@ -77,13 +77,13 @@ def copied(
         if ONCE:
             sequence = gl.where(start >= end, sequences, sequence)
         elif (start >= end) & (sequence < sequences):
-            place, block, sequence, group, _tile, start, end = part_after(
-                place, block, query_starts, key_starts, key_lengths, queries, keys,
+            place, sequence, group, _tile, start, end = part_after(
+                place, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
             batch, first, own_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
         numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
-    return place, block, sequence, group, start, end, batch, first, own_keys, page, numbers
+    return place, sequence, group, start, end, batch, first, own_keys, page, numbers
 
 
 @gluon.jit
@@ -259,7 +259,7 @@ def visit_parts_alone(
         early = first_pages(
             key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
         )  # fmt: skip
-    place, block, sequence, group, tile, begin, end = first_part(
+    place, sequence, group, tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
         CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
@@ -268,7 +268,7 @@ def visit_parts_alone(
         numbers = known_pages(key_map, early, of_keys, begin, N)
     else:
         numbers = pages_of_tile(key_map, pages, page, of_keys, begin, N, PAGE)
-    cursor = place, block, sequence, group, begin, end, batch, first, of_keys, page, numbers
+    cursor = place, sequence, group, begin, end, batch, first, of_keys, page, numbers
     for stage in gl.static_range(STAGES):
         cursor = copied(
             cursor, stage, stage % KINDS, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
@@ -326,7 +326,7 @@ def visit_parts_alone(
         if ONCE:
             sequence = sequences
         else:
-            place, block, sequence, group, tile, begin, end = part_after(
-                place, block, query_starts, key_starts, key_lengths, queries, keys,
+            place, sequence, group, tile, begin, end = part_after(
+                place, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
