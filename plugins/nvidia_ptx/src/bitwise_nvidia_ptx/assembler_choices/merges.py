@@ -353,15 +353,20 @@ def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
 
 def _magnitude(operands: Sequence[Operand], sources: Sources) -> _Merge | None:
     """An operation on signed integers that takes a magnitude for positive, which that of the least integer is not."""
+    if sources.present.isdisjoint(_MAGNITUDES):
+        return None
     for operand in operands:
         for each in sources.of(operand):
-            if each.opcode in ("abs.s32", "abs.s64"):
+            if each.opcode in _MAGNITUDES:
                 bits = bits_of(each)
                 what = "an operation on signed integers with a magnitude, which it takes for positive"
                 if bits != _bits_read(sources.kernel.instructions[sources.use].opcode):
                     return _Merge(what)
                 return _Merge(what, operand, bits, partial(_is_least, bits))
     return None
+
+
+_MAGNITUDES = ("abs.s32", "abs.s64")
 
 
 def _is_least(bits: int, numbers: Array) -> Array:
