@@ -7,6 +7,8 @@ first reading fills the assembler's cache; the least of the next two counts.  Th
 ends early is a sample as well.  `--product 256 256 1024` adds the configurations of a matrix product of that size, with
 a summary of their own.  `--other-sizes SEED` draws other sizes than those of the corpus.  `--join` adds up the records
 of runs side by side.
+
+The record has the largest memory of the process, which compiles and reads all configurations one after the other.
 """
 
 from __future__ import annotations
@@ -121,6 +123,7 @@ def record_of(
         found["product"] = summary(products, targets)
     return {
         "environment": analysis_environment(), "settings": settings, "targets": targets, "summary": found,
+        "largest process, MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
         "kernels": rows, "products": products,
     }  # fmt: skip
 
@@ -130,7 +133,8 @@ def joined(paths: Sequence[Path]) -> dict[str, Any]:
     records = [json.loads(path.read_text()) for path in paths]
     rows, products = ([row for each in records for row in each[name]] for name in ("kernels", "products"))
     found = record_of(rows, products, records[0]["targets"], records[0]["settings"])
-    return {**found, "environment": records[0]["environment"]}
+    largest = max(each.get("largest process, MiB", 0) for each in records)
+    return {**found, "environment": records[0]["environment"], "largest process, MiB": largest}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

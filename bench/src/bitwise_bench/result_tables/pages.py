@@ -135,9 +135,11 @@ def reading_times(record: Mapping[str, Any]) -> str:
     )
     sizes = "" if seed is None else f" with sizes drawn by seed {seed}, which no earlier reading has seen"
     versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
+    largest = record.get("largest process, MiB")
+    memory = f" The process that compiled and read them all took at most {largest} MiB." if largest else ""
     return markdown_table(head, rows) + (
         "\n\nMedian / ninth decile / most, of CPU seconds, with a warm cache of the assembler. The configurations "
-        f"are of the corpus{sizes}. {environment['cpu']}, {versions}."
+        f"are of the corpus{sizes}.{memory} {environment['cpu']}, {versions}."
     )
 
 

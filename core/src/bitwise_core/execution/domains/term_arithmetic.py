@@ -18,6 +18,7 @@ from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
+from bitwise_core.execution.values.constant_lanes import without_constant_lanes
 from bitwise_core.execution.values.floats import nan_guards, nan_marks, nan_sources
 from bitwise_core.execution.values.floats.assumed_finite import assumed_finite
 from bitwise_core.execution.values.floats.open_nans import with_open_nans
@@ -148,6 +149,11 @@ class TermArithmetic(StepsInOrder):
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             L.settle_flags(value)
+        others = without_constant_lanes(info, values) if self.recorder is None else None
+        if others is not None:
+            result = self._rewritten(plan.rules, others, info, lambda: self._term(info, plan, others, properties))
+            if not isinstance(result, PackedVector):
+                return fold_constants(info, operands, as_symbolic_vector(result))
         result = self._rewritten(plan.rules, values, info, lambda: self._term(info, plan, values, properties))
         if isinstance(result, PackedVector):
             return result

@@ -38,6 +38,15 @@ class Fence:
     lanes: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Unfenced:
+    """Cells that threads wrote, the number of the fences after the write of each, and the different numbers."""
+
+    cells: Array
+    fenced: Array
+    fences: tuple[int, ...]
+
+
 class ProxyFences:
     """The cells that threads have written, and the fences after these writes; `accesses` holds the writes.
 
@@ -147,19 +156,24 @@ class ProxyFences:
             return bool(order.clock[warp, fence.warp] >= time)
         return bool(fence.lanes >> lane & 1) or bool(order.lockstep[warp] > step)
 
-    def not_visible(self, cells: Array, actor: int, measured: bool) -> Array:
+    def unfenced(self, cells: Array) -> Unfenced:
+        """Return those of these cells that threads wrote, with the fences after that."""
+        written: Array = cells[self.generic.take(cells)]
+        fenced = self.fenced[written]
+        return Unfenced(written, fenced, tuple(distinct(fenced)) if written.size else ())
+
+    def not_visible(self, cells: Unfenced, actor: int, measured: bool) -> Array:
         """Return of which of these cells asynchronous work that thread `actor` starts may not see the content.
 
         `measured`: the work is of a kind of which `VisibleCopies` were measured.
         """
-        unfenced: Array = cells[self.generic.take(cells)]
-        if not unfenced.size:
-            return unfenced
-        fenced = self.fenced[unfenced]
-        for index in distinct(fenced):
+        unfenced, fenced = cells.cells, cells.fenced
+        for index in cells.fences:
             fences = {} if index < 0 else self.fences[index]
             if any(self._is_seen(fence, at, actor) for fence, at in fences.items()):
                 unfenced, fenced = unfenced[fenced != index], fenced[fenced != index]
+        if not unfenced.size:
+            return unfenced
         if self.copies is not None and (measured or not self.copies.note):
             stored: Array = unfenced[self.copied_at.take(unfenced) == 0]
             if stored.size < unfenced.size and self.copies.note:

@@ -377,8 +377,7 @@ class RaceDetector:
         measured of copies by threads (`VisibleCopies`) holds for the agent.
         Raises Race, also for bytes that threads wrote without a proxy fence after it, and Unsupported.
         """
-        for each in (actor, *together):
-            self._check_asynchronous_read(cells, each, sees_copies)
+        self._check_asynchronous_read(cells, (actor, *together), sees_copies)
         self.accesses.start_reads(cells, actor)
 
     def finished_reads(self, cells: Array, actor: int) -> None:
@@ -389,31 +388,35 @@ class RaceDetector:
         self._require(cells)
         self.accesses.finished_reads(cells, actor)
 
-    def _check_asynchronous_read(self, cells: Array, actor: int, sees_copies: bool) -> None:
+    def _check_asynchronous_read(self, cells: Array, actors: Sequence[int], sees_copies: bool) -> None:
         self._require(cells)
         accesses = self.accesses
-        if accesses.of_this_round(accesses.write_round, cells):
-            who = np.full(cells.shape, actor, dtype=np.int64)
-            if not accesses.come_after_write(cells, who).all():
-                reason = (
-                    "a matrix instruction reads shared memory that another thread wrote with no barrier between (a "
-                    "race)"
-                )
-                raise race(Kind.SHARED, reason, None)
-        if some(self.updated.take(cells)):
-            raise Unsupported("an asynchronous instruction reads shared memory that atomic operations have changed")
-        unseen = self.fences.not_visible(cells, actor, sees_copies)
-        if unseen.size:
-            lines = self.fences.copied_at.take(unseen)
-            copied = int(lines.max())
-            raise race(Kind.PROXY, UNFENCED_COPY if copied else UNFENCED_WRITE, None, copied or None)
+        recent = accesses.of_this_round(accesses.write_round, cells)
+        updated = some(self.updated.take(cells))
+        unfenced = self.fences.unfenced(cells)
+        for actor in actors:
+            if recent:
+                who = np.full(cells.shape, actor, dtype=np.int64)
+                if not accesses.come_after_write(cells, who).all():
+                    reason = (
+                        "a matrix instruction reads shared memory that another thread wrote with no barrier between (a "
+                        "race)"
+                    )
+                    raise race(Kind.SHARED, reason, None)
+            if updated:
+                raise Unsupported("an asynchronous instruction reads shared memory that atomic operations have changed")
+            unseen = self.fences.not_visible(unfenced, actor, sees_copies)
+            if unseen.size:
+                lines = self.fences.copied_at.take(unseen)
+                copied = int(lines.max())
+                raise race(Kind.PROXY, UNFENCED_COPY if copied else UNFENCED_WRITE, None, copied or None)
 
     def agent_reads(self, cells: Array, access: AgentAccess) -> None:
         """An agent reads these cells of shared memory.
 
         Raises Race, also for bytes that threads wrote without a proxy fence after it, and Unsupported.
         """
-        self._check_asynchronous_read(cells, access.thread, False)
+        self._check_asynchronous_read(cells, (access.thread,), False)
         self.accesses.record_agent_read(cells, self._agent(*access.agent))
 
     def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:

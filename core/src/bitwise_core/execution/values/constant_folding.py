@@ -34,12 +34,32 @@ def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicV
         known = known & L.constant_mask(lanes)
     if known is False or (known is not True and not L.some(known)):
         return result
+    one = None if known is True else _one_result(info, operands, known)
+    if one is not None:
+        return L.as_array_if_constant(L.blend(known, one, result))
     numbers = [
         operand if isinstance(operand, np.ndarray) else L.constants_of(as_symbolic_vector(operand))
         for operand in operands
     ]
     folded = as_symbolic_vector(without_unspecified_nans(info, numbers, evaluate_constants(info, numbers, known)))
     return L.as_array_if_constant(L.blend(known, folded, result))
+
+
+def _one_result(info: Operation, operands: Sequence[Value], known: Array) -> SymbolicVector | None:
+    """Return the result where each operand is one number in the known lanes, as under a mask; None for a NaN."""
+    found: list[tuple[int, np.dtype[Any]]] = []
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            number, kind = L.common_number(operand, known), operand.dtype
+        else:
+            lanes = as_symbolic_vector(operand)
+            numbers = L.constant_numbers(lanes)
+            number = next(iter(numbers)) if numbers else L.common_number(L.constants_of(lanes), known)
+            kind = np.dtype(L.UNSIGNED[lanes.bits])
+        if number is None:
+            return None
+        found.append((number, kind))
+    return _number_cached(info, *found)
 
 
 def without_unspecified_nans(info: Operation, numbers: Sequence[Array], result: Array) -> Value:
@@ -106,6 +126,14 @@ def _evaluate_cached(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Ar
     found = info.function(*(np.full((1, 1), number, dtype=kind) for number, kind in numbers))
     found.setflags(write=False)
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _number_cached(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> SymbolicVector | None:
+    """Return the result of an operation on one number per operand, shape (1, 1), None for a NaN."""
+    found = _evaluate_cached(info, *numbers)
+    form = info.result
+    return None if isinstance(form, FloatFormat) and nan_of(found, form).any() else L.constant_vector(found)
 
 
 def rounded_to_half(numbers: Array) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 
 import numpy as np
@@ -39,6 +39,8 @@ from bitwise_core.execution.values.symbolic_vector import (
     SymbolicVector,
     TermRecorder,
     clear_flags,
+    constant_mask,
+    constant_numbers,
     every,
     flags_of_some_lane,
     has_flag,
@@ -76,15 +78,33 @@ def base_hash(lanes: SymbolicVector) -> hashing.Words:
     else:
         kinds = flags & np.uint32(HASHED)
         kind = kinds.item(0)
-        words = _base_hash_uniform(lanes.words, kind, lanes.bits)
         others = kinds != kind
+        words = _base_hash_of_kind(lanes, kind, others)
         while some(others):  # there are few kinds, and selecting each costs less than sorting
             kind = kinds.item(int(others.argmax()))
-            here = kinds == kind
-            words = np.where(here, _base_hash_uniform(lanes.words, kind, lanes.bits), words)
-            others &= ~here
+            elsewhere = kinds != kind
+            words = np.where(elsewhere, words, _base_hash_of_kind(lanes, kind, elsewhere))
+            others &= elsewhere
     lanes.cached_hash = words
     return words
+
+
+def _base_hash_of_kind(lanes: SymbolicVector, kind: int, elsewhere: Array) -> hashing.Words:
+    """Return the hashes of the lanes of a kind, of which the constants are often one number; others are arbitrary."""
+    numbers = constant_numbers(lanes) if kind == CONST and lanes.words.ndim == 3 else None
+    if numbers:
+        others = int(np.count_nonzero(elsewhere))
+        if others and others + np.count_nonzero(constant_mask(lanes)) == elsewhere.size:
+            return _base_hash_of_number(*numbers, lanes.bits)
+    return _base_hash_uniform(lanes.words, kind, lanes.bits)
+
+
+@lru_cache(maxsize=1 << 12)
+def _base_hash_of_number(number: int, bits: int) -> hashing.Words:
+    """Return the hash of a constant, shape (2, 1, 1)."""
+    found = _base_hash_uniform(np.full((2, 1, 1), number, dtype=np.uint64), CONST, bits)
+    found.setflags(write=False)
+    return found
 
 
 WIDENING = "convert.fp32.fp16"

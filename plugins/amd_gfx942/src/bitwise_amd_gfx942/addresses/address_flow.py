@@ -212,11 +212,14 @@ class _Flow:
         state.reads_every_lane = text.every_lane
         if not info.writes.isdisjoint(("exec_lo", "exec_hi")):
             lanes = changed_lanes(index, name, instruction, state)
-        kinds = {
-            each: state.kind(each) if each in text.lower_halves else state.kind_with_parts(each) for each in text.reads
-        }
-        held = frozenset(each for each, kind in kinds.items() if kind)
-        halves = frozenset(each for each, kind in kinds.items() if kind & UPPER_HALF)
+        held, halves = _NO_REGISTERS, _NO_REGISTERS
+        if state.parts or not state.words.keys().isdisjoint(text.reads):
+            kinds = {
+                each: state.kind(each) if each in text.lower_halves else state.kind_with_parts(each)
+                for each in text.reads
+            }
+            held = frozenset([each for each, kind in kinds.items() if kind])
+            halves = frozenset([each for each, kind in kinds.items() if kind & UPPER_HALF])
         results: dict[str, int] | None = {}
         if held or name in OF_LANES or name.startswith("scratch_load_"):
             results = None if halves else results_of(name, instruction, state)
@@ -236,8 +239,9 @@ class _Flow:
                 state.write(f"{each}{UPPER_PART}", UPPER_HALF)
                 state.write(each, 0)
                 continue
-            kept = each == PRIVATE or (text.partly and is_vector(each))
-            state.write(each, results.get(each, 0), partly=kept)
+            if each in results or each in state.words:
+                kept = each == PRIVATE or (text.partly and is_vector(each))
+                state.write(each, results.get(each, 0), partly=kept)
             if not has_lanes(each):
                 forget_mask(state, each)
             elif each in info.writes and not text.partly and state.lanes == ALL:
@@ -249,6 +253,9 @@ class _Flow:
             state.masks[mask[0]] = mask[1]
         state.lanes = lanes
         state.reads_every_lane = False
+
+
+_NO_REGISTERS: frozenset[str] = frozenset()
 
 
 def _starts(following: Sequence[tuple[int, ...]]) -> list[int]:

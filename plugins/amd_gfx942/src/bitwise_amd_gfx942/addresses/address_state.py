@@ -38,10 +38,14 @@ class AddressState:
     """Whether the current instruction may read lanes outside of the execution mask."""
     parts: set[str] = field(default_factory=set)
     """The names of `words` that are a part of a register or of private memory: with a space in them."""
+    steps: set[LaneStep] = field(default_factory=set)
+    """The steps of instructions by which lanes may be named here."""
 
     def copy(self) -> AddressState:
         """Return what is known, to be changed apart from this."""
-        return AddressState(dict(self.words), self.lanes, dict(self.masks), parts=set(self.parts))
+        return AddressState(
+            dict(self.words), self.lanes, dict(self.masks), parts=set(self.parts), steps=set(self.steps)
+        )
 
     def parts_of(self, name: str) -> list[str]:
         """Return the known parts of a register or of private memory, such as lanes that were written alone."""
@@ -96,7 +100,11 @@ class AddressState:
 
     def forget_lanes(self, *steps: LaneStep) -> None:
         """Lanes that were named by a step are others from now on: what was written for them is kept for more."""
+        if self.steps.isdisjoint(steps):
+            self.steps.update(steps)
+            return
         wanted = frozenset(steps)
+        self.steps |= wanted
         named = [name for name, entries in self.words.items() if _name_a_step(entries, wanted)]
         for step in steps:
             for name in named:
@@ -125,8 +133,11 @@ class AddressState:
         """Add what is known on another path with the same lanes.  Return whether that changed anything."""
         changed = False
         self.parts |= other.parts
+        self.steps |= other.steps
         for name, entries in other.words.items():
             known = self.words.get(name, _NOTHING)
+            if known is entries or known == entries:
+                continue
             both = dict(known)
             for key, overwritten in entries.items():
                 both[key] = overwritten & both[key] if key in both else overwritten

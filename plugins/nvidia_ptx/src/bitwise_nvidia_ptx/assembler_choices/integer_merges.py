@@ -71,14 +71,19 @@ def _negates_itself(instruction: Instruction, sources: Sources) -> bool:
 
 def _of_magnitudes(operands: Sequence[Operand], sources: Sources) -> Iterator[Merge]:
     """An operation on signed integers that takes a magnitude for positive, which that of the least integer is not."""
+    if sources.present.isdisjoint(_MAGNITUDES):
+        return
     what = "an operation on signed integers with a magnitude, which it takes for positive"
     for operand in operands:
-        widths = {bits_of(each) for each in sources.of(operand) if each.opcode in ("abs.s32", "abs.s64")}
+        widths = {bits_of(each) for each in sources.of(operand) if each.opcode in _MAGNITUDES}
         for bits in widths:
             if bits == _bits_read(sources.kernel.instructions[sources.use].opcode):
                 yield Merge(what, operand, bits, partial(_is_least, bits))
             else:
                 yield Merge(what)
+
+
+_MAGNITUDES = ("abs.s32", "abs.s64")
 
 
 def _is_least(bits: int, numbers: Array) -> Array:

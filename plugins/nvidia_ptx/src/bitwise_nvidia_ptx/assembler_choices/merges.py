@@ -34,26 +34,11 @@ from bitwise_nvidia_ptx.assembler_choices.usual_operations import is_operation, 
 
 _FAMILIES = (approximation_merges, integer_merges, short_merges, extremum_merges, selection_merges)
 _BASES = frozenset(
-    {
-        "abs",
-        "add",
-        "bfe",
-        "bfi",
-        "copysign",
-        "cvt",
-        "div",
-        "fma",
-        "lop3",
-        "mad",
-        "max",
-        "min",
-        "mov",
-        "mul",
-        "neg",
-        "not",
-    }
-    | {"rcp", "rem", "selp", "setp", "shl", "shr", "sub", "xor", "bfind"}
-)
+    (
+        "abs", "add", "bfe", "bfi", "bfind", "copysign", "cvt", "div", "fma", "lop3", "mad", "max", "min", "mov", "mul",
+        "neg", "not", "rcp", "rem", "selp", "setp", "shl", "shr", "sub", "xor",
+    )
+)  # fmt: skip
 """The first words of opcodes on which a family has a rule."""
 
 

@@ -82,6 +82,10 @@ class Sources:
         self._moved: dict[str, frozenset[int] | None] = {}
         self._reached: dict[tuple[str, int], Sequence[int]] = {}
         """The definitions of a register that an instruction may read, by both (`_reaching`)."""
+        self._literals_held: dict[tuple[str, int], tuple[int, ...]] = {}
+        """The literals that a register may hold before an instruction, by both (`_literals`)."""
+        self._computed: dict[tuple[str, int], bool] = {}
+        """Whether a register may hold what is computed from literals, by the same (`_may_be_computed`)."""
         self._passing: dict[int, bool] = {}
         """Whether an instruction may return an operand, by its identity (`passes_on`)."""
         self._before: dict[int, set[int]] = defaultdict(set)
@@ -125,8 +129,7 @@ class Sources:
             return True
         if operand.name in found_numbers(self.kernel, self.opcodes):
             return True
-        literals = any(True for _ in self._literals(operand.name, self.use))
-        return literals or self._may_be_computed(operand.name, self.use)
+        return bool(self._literals(operand.name, self.use)) or self._may_be_computed(operand.name, self.use)
 
     def _may_be_computed(self, name: str, use: int) -> bool:
         """Return whether a register may hold what instructions compute from literals before an instruction.
@@ -136,10 +139,13 @@ class Sources:
         """
         if not self._reuses_registers:
             return False
-        return any(
-            self.kernel.instructions[index].opcode.partition(".")[0] != "mov" and self.follows_from_literals(index)
-            for index in self._reaching(name, use)
-        )
+        found = self._computed.get((name, use))
+        if found is None:
+            found = self._computed[name, use] = any(
+                self.kernel.instructions[index].opcode.partition(".")[0] != "mov" and self.follows_from_literals(index)
+                for index in self._reaching(name, use)
+            )
+        return found
 
     def follows_from_literals(self, index: int) -> bool:
         """Return whether all that an instruction reads is computed from literals, on every path to it.
@@ -180,8 +186,14 @@ class Sources:
             return None
         return [place for each in places for place in each]
 
-    def _literals(self, name: str, use: int) -> Iterator[int]:
-        """Yield the literals that a register which is also written at run time may hold before an instruction."""
+    def _literals(self, name: str, use: int) -> tuple[int, ...]:
+        """Return the literals that a register which is also written at run time may hold before an instruction."""
+        found = self._literals_held.get((name, use))
+        if found is None:
+            found = self._literals_held[name, use] = tuple(self._found_literals(name, use))
+        return found
+
+    def _found_literals(self, name: str, use: int) -> Iterator[int]:
         pending, seen = [(name, use)], set[tuple[str, int]]()
         while pending:
             place = pending.pop()
