@@ -351,7 +351,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             ),
             Source("spline_networks", "flashkan", "0.2.0", "MIT", only="flashkan", inductor=True),
             Source("expert_mixtures", "mixture-of-experts", "0.2.3", "MIT", only="mixture_of_experts", inductor=True),
-            Source("selective_blocks", "minimamba", "1.0.1", "MIT", only="minimamba", inductor=True),
             Source(
                 "taylor_attention",
                 "taylor-series-linear-attention",
