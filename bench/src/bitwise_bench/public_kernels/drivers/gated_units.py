@@ -27,6 +27,7 @@ CASES: dict[str, Driver] = {
     "units": _driver("GAU", "float32", dim=48, query_key_dim=24, causal=True),
     "laplacian": _driver("GAU", "bfloat16", dim=48, query_key_dim=24, laplace_attn_fn=True, rel_pos_bias=True),
     "groups": _driver("FLASH", "float32", dim=48, group_size=16, query_key_dim=24, causal=True),
-    "layers": _driver("FLASHTransformer", "float32", num_tokens=97, dim=48, depth=1, group_size=16, query_key_dim=24,
-                      norm_type="scalenorm", shift_tokens=True),  # fmt: skip
+    "layers": _driver(
+        "FLASHTransformer", "float32", num_tokens=97, dim=48, depth=1, group_size=16, norm_type="scalenorm"
+    ),
 }

@@ -9,11 +9,30 @@ from typing import Any
 from bitwise_bench.public_kernels.packages import bare_package, stub
 from bitwise_bench.public_kernels.tensors import Tensors
 
+_OF_ANOTHER_VENDOR = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
+"""Options of kernels that Triton has for another vendor only."""
+
+
+class _Launched:
+    """A kernel that is launched without the options of another vendor."""
+
+    def __init__(self, kernel: Any, probe_tensor: Any = None) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(*arguments: Any, **keywords: Any) -> Any:
+            kept = {name: value for name, value in keywords.items() if name not in _OF_ANOTHER_VENDOR}
+            return self._kernel[grid](*arguments, **kept)
+
+        return launch
+
 
 def _modules() -> tuple[Any, Any]:
     stub("origami", problem_t=None)
     bare_package("tritonblas")
-    return import_module("tritonblas.matmul"), import_module("tritonblas.config")
+    module = import_module("tritonblas.matmul")
+    module._maybe_wrap = _Launched
+    return module, import_module("tritonblas.config")
 
 
 def _choice(rows: int, columns: int, depth: int, programs: int) -> Any:
