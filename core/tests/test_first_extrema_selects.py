@@ -46,3 +46,15 @@ def test_the_form_is_that_of_the_first_select() -> None:
     assert firsts.as_selected(selected(), first, loaded(1), loaded(2)).origins == kept.origins
     assert firsts.as_selected(selected(), first, loaded(2), loaded(1)).origins == ()
     assert firsts.as_selected(selected(), condition(), loaded(1), loaded(3)).origins == ()
+
+
+def test_the_numbers_of_a_condition_are_selected_once_inside_of_their_own_select() -> None:
+    firsts, first, inner = FirstExtrema(), condition(), list[SymbolicVector | None]()
+
+    def select(chosen: SymbolicVector, one: SymbolicVector, other: SymbolicVector) -> SymbolicVector:
+        inner.append(firsts.selected_numbers(chosen, one, other, select))
+        return selected()
+
+    assert firsts.selected_numbers(first, loaded(1), loaded(2), select) is not None
+    assert inner == [None]
+    assert firsts.selected_numbers(first, loaded(1), loaded(2), select) is not None

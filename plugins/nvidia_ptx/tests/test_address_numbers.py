@@ -55,6 +55,10 @@ KNOWN = {
         f" ld.shared.b32 %d11, [%r6+4]; shl.b64 %d10, %d10, 32; or.b64 %d9, %d10, %d11; ld.global.b32 %r2, [%d9]; {STORE}",
         f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
     ),
+    "a word that a copy replaces": (
+        f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; bar.sync 0; cp.async.ca.shared.global [%r6], [%d1], 16; cp.async.wait_all; ld.shared.b32 %r2, [%r6+4]; {STORE}",
+        f"{OWN} ld.global.b32 %r2, [%d1+4]; {STORE}",
+    ),
     "a register with a number first": (
         f"{OWN} mul.wide.u32 %d9, %r0, 4; add.s64 %d9, %d1, %d9; ld.global.b32 %r2, [%d9]; {STORE}",
         f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
@@ -158,6 +162,8 @@ OPEN = {
     "a word that a number replaces, as data of the block says": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; {OF_ONE} @%p1 bra END; bar.sync 0; st.shared.v2.b32 [%r6], {{%r0, %r0}}; END: ld.shared.b32 %r2, [%r6]; {STORE}",
     "a word that is stored, as data of the block says": f"{OWN} {PLACE} st.shared.v2.b32 [%r6], {{%r0, %r0}}; {OF_ONE} @%p1 bra END; bar.sync 0; st.shared.b64 [%r6], %d0; END: ld.shared.b32 %r2, [%r6]; {STORE}",
     "a word that is stored on both ways, as data of the block says": f"{OWN} {PLACE} {OF_ONE} @%p1 bra ELSE; bar.sync 0; st.shared.b64 [%r6], %d0; bra END; ELSE: bar.sync 0; st.shared.b64 [%r6], %d1; END: ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a word that a copy leaves": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; bar.sync 0; cp.async.ca.shared.global [%r6], [%d1], 4; cp.async.wait_all; ld.shared.b32 %r2, [%r6+4]; {STORE}",
+    "a word that a copy of other lanes replaces": f"{OWN} {PLACE} setp.lt.u32 %p1, %r0, 8; st.shared.b64 [%r6], %d0; bar.sync 0; @%p1 cp.async.ca.shared.global [%r6], [%d1], 16; cp.async.wait_all; ld.shared.b32 %r2, [%r6]; {STORE}",
     "a word of a word": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; ld.shared.b64 %d9, [%r6]; cvt.u32.u64 %r2, %d9; {STORE}",
     "a word that is widened": f"mov.b64 {{%r4, %r2}}, %d1; cvt.u64.u32 %d9, %r2; {STORE_LONG}",
     "half of a parameter": f"{OWN} ld.param.u32 %r2, [in+4]; {STORE}",
@@ -226,6 +232,12 @@ OF_ARRAYS = {
     f" ld.global.b32 %r2, [%d4]; st.shared.b32 [%r7], %r2; ld.shared.b32 %r2, [%r7]; {STORE}",
     "a register that held an address before": f"{OWN} mov.u32 %r4, room; st.shared.b32 [%r4], %r0; ld.global.b32 %r4, [%d4]; mov.u32 %r2, %r4; {STORE}",
 }  # fmt: skip
+
+
+def test_a_word_that_a_copy_may_replace_is_in_a_race() -> None:
+    body = f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; bar.sync 0; cp.async.ca.shared.global [%r6], [%d1], 16; ld.shared.b32 %r2, [%r6+4]; cp.async.wait_all; {STORE}"
+    with pytest.raises(Unsupported, match="a race"):
+        hashes(body, shared=OWN_MEMORY)
 
 
 @pytest.mark.parametrize("name", OPEN_ARRAYS)

@@ -20,6 +20,7 @@ from ptx_programs import store, text
 
 THREE = "0f40400000"
 LITERAL = f"mov.f32 %f2, {THREE};"
+LOOP, AGAIN = "L: setp.eq.u32 %p2, %r4, 0; @%p2 bra D;", "sub.u32 %r4, %r4, 1; bra L; D:"
 LOADED = {
     "a parameter": "mov.f32 %f2, %f3;",
     "a sum with a parameter": "add.rn.f32 %f2, %f3, 0f00000000;",
@@ -48,6 +49,10 @@ OPEN = {
     "a fused product": "mov.f32 %f4, 0f3f800000; mov.f32 %f5, 0f40000000; fma.rn.f32 %f2, %f4, %f5, %f4;",
     "an integer quotient": "mov.u32 %r4, 9; div.u32 %r5, %r4, 3; cvt.rn.f32.u32 %f2, %r5;",
     "a root": "mov.f32 %f4, 0f41100000; sqrt.rn.f32 %f2, %f4;",
+    "the start of a loop": f"mov.f32 %f2, {THREE}; sub.u32 %r4, %r9, 3; {LOOP} mul.rn.f32 %f2, %f2, %f3; {AGAIN}",
+    "what follows from the start of a loop": f"mov.f32 %f4, 0f3f800000; sub.u32 %r4, %r9, 3; {LOOP} mul.rn.f32 %f4, %f4, %f3; {AGAIN} add.rn.f32 %f2, %f4, 0f40000000;",
+    "a product with what may be 0": "setp.gt.s32 %p2, %r9, 1; selp.f32 %f5, 0f3f800000, 0f00000000, %p2; mul.rn.f32 %f2, %f3, %f5;",
+    "a difference of a number and itself": f"setp.gt.s32 %p2, %r9, 1; selp.f32 %f4, %f3, {THREE}, %p2; sub.rn.f32 %f5, %f4, %f4; add.rn.f32 %f2, %f5, {THREE};",
     "an extremum in a range": "min.u32 %r4, %r0, 0; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
 }
 
@@ -89,6 +94,20 @@ def test_a_number_that_the_assembler_may_know_is_that_of_one_text(name: str) -> 
     assert outcome(kernel(OPEN[name]), kernel(OPEN[name])) is Outcome.EQUAL
     exponential = "ex2.approx.ftz.f32 %r3, %f2;"
     assert outcome(kernel(OPEN[name], exponential), kernel(LITERAL, exponential)) in (Outcome.UNPROVED, Outcome.UNKNOWN)
+
+
+POWERS = {
+    "products with a start": f"mov.f32 %f4, 0f3f800000; mov.u32 %r4, %r9; {LOOP} mul.rn.f32 %f4, %f4, %f3; {AGAIN} sub.rn.f32 %f2, %f4, 0f3f800000;",
+    "squares": "mul.rn.f32 %f4, %f3, %f3; mul.rn.f32 %f4, %f4, %f3; sub.rn.f32 %f2, %f4, 0f3f800000;",
+    "a choice of a reciprocal": f"mov.f32 %f4, 0f3f800000; mov.u32 %r4, %r9; {LOOP} mul.rn.f32 %f4, %f4, %f3; {AGAIN} setp.lt.s32 %p1, %r9, 0; rcp.rn.f32 %f5, %f4; selp.f32 %f4, %f5, %f4, %p1; sub.rn.f32 %f2, %f4, 0f3f800000;",
+}
+"""%f2: the number 26, which no literal gives, by a loop that leaves a literal if it ends at once."""
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_a_number_that_follows_from_no_literal_is_a_divisor_at_run_time(name: str) -> None:
+    assert outcome(kernel(POWERS[name]), kernel(POWERS["squares"])) is Outcome.EQUAL
+    assert outcome(kernel(POWERS[name]), kernel("mov.f32 %f2, 0f41d00000;")) is Outcome.UNPROVED
 
 
 def test_a_number_that_differs_between_threads_is_none_that_the_assembler_knows() -> None:

@@ -191,6 +191,11 @@ MERGED = {
     "long shift of a literal": (
         "mov.b64 %d3, 0x7fff; bfi.b64 %d3, %d3, 1, 0, 8;", LONG, "mov.b32 %r4, 0x7fffffff; shl.b64 %d9, %d3, %r4; mov.b64 {%r19, %r4}, %d9; xor.b32 %r9, %r19, %r1;"),
     "mask of copied signs": ("prmt.b32 %r3, %r1, %r2, 0xba98;", PAIR, "and.b32 %r9, %r3, 255;"),
+    "conversion of signs alone": ("prmt.b32 %r3, %r1, %r2, 0xba98;", PAIR, "cvt.u16.u32 %h3, %r3; cvt.rn.f32.s16 %f9, %h3; mov.b32 %r9, %f9;"),
+    "conversion of an extended byte as one without a sign": (
+        "prmt.b32 %r3, %r1, 0, 0x9991;", PAIR, "cvt.u16.u32 %h3, %r3; cvt.rn.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
+    "mask of an extended byte beside its conversion": (
+        "prmt.b32 %r3, %r1, 0, 0x9991;", PAIR, "cvt.u16.u32 %h3, %r3; cvt.rn.f32.s16 %f9, %h3; and.b16 %h4, %h3, 255; cvt.u32.u16 %r9, %h4;"),
     "mask of one copied sign, behind operations that return it": (
         "prmt.b32 %r3, %r1, %r1, 0x4c5b; bfi.b32 %r3, %r3, %r2, 0, 32;", PAIR, "or.b32 %r3, %r3, 0; cvt.u32.u8 %r9, %r3;"),
     "choice of -1 or a maximum of literals by a guard": (
@@ -520,6 +525,11 @@ UNMERGED = {
     "maximum of two numbers that one predicate selects": (
         "setp.lt.s32 %p1, %r5, 7; selp.f32 %f3, %f1, 0fFF800000, %p1; selp.f32 %f4, %f2, 0fFF800000, %p1;", WORD,
         "max.f32 %f9, %f3, %f4; mov.b32 %r9, %f9;"),
+    "conversion of an extended byte": (
+        "prmt.b32 %r3, %r1, 0, 0x9991;", PAIR, "cvt.u16.u32 %h3, %r3; cvt.rn.f32.s16 %f9, %h3; mov.b32 %r9, %f9;"),
+    "conversion of an extended byte of 32 bits": (
+        "prmt.b32 %r3, %r1, 0, 0xbbb3;", PAIR, "cvt.rn.f32.s32 %f9, %r3; mov.b32 %r9, %f9;"),
+    "conversion of the lowest byte": ("cvt.s8.s32 %h3, %r1;", HALF, "cvt.rn.f32.s16 %f9, %h3; mov.b32 %r9, %f9;"),
     "pair that some lanes load": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r3, 0; @%p1 ld.global.b32 %r3, [%d2+8];", PAIR,
                                   "mul.rn.bf16x2 %r9, %r3, %r2;"),
 }  # fmt: skip
@@ -545,6 +555,7 @@ UNUSUAL = {
     "extremum of integers of a saturated one": ("cvt.sat.u32.s32 %r3, %r1;", PAIR, "min.u32 %r9, %r3, 7;"),
     "extension of a long number to 8 bits": (
         "cvt.u16.u32 %h5, %r1; cvt.s64.s8 %d4, %h5; cvt.s8.u64 %h3, %d4;", HALF, "cvt.u32.u16 %r9, %h3;"),
+    "lowest byte of a sum": ("add.s32 %r3, %r1, %r2;", PAIR, "cvt.s8.s32 %h3, %r3; cvt.rn.f32.s16 %f9, %h3; mov.b32 %r9, %f9;"),
     "byte of copied signs": ("prmt.b32 %r3, %r1, %r2, 0xba98;", PAIR, "cvt.u8.s32 %h9, %r3; mov.b32 %r9, {%h9, %h9};"),
     "halves of a conversion of integers": ("cvt.u8.u32 %r3, %r1;", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h9};"),
     "square of a rectified sum": ("fma.rn.relu.f16x2 %r3, %r1, %r2, %r5;", PAIR, "mul.rn.f16x2 %r9, %r3, %r3;"),

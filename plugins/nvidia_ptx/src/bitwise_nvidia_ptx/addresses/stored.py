@@ -205,7 +205,7 @@ def _bytes_from(starts: Array, size: int) -> list[int]:
 
 
 def _drop_places(machine: Machine, instruction: Instruction) -> None:
-    """Note that a store of no address replaces what was at its places, where all blocks execute it alike."""
+    """Note that a store or copy of no address replaces what was at its places, where all blocks execute it alike."""
     places: set[int] = machine.extra.get(_PLACES, set())
     where = _place(machine, instruction.operands[0]) if places else None
     if where is None or machine.condition is not None:
@@ -213,8 +213,22 @@ def _drop_places(machine: Machine, instruction: Instruction) -> None:
     lanes = active_lanes(machine.mask, where)
     if len(lanes) > 1:
         return
-    size = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8 * len(_items(instruction.operands[1]))
-    places.difference_update(_bytes_from(active_values(where, lanes), size))
+    if _is_copy(instruction):
+        # Until the copy has ended, a load there is in a race.
+        size = instruction.operands[2]
+        places.difference_update(_bytes_from(active_values(where, lanes), getattr(size, "value", 0)))
+        return
+    size_of_item = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8
+    places.difference_update(
+        _bytes_from(active_values(where, lanes), size_of_item * len(_items(instruction.operands[1])))
+    )
+
+
+def _is_copy(instruction: Instruction) -> bool:
+    """Return whether an instruction is a copy by threads, which fills all its bytes in shared memory."""
+    return instruction.opcode.startswith(("cp.async.ca.", "cp.async.cg.")) and isinstance(
+        instruction.operands[2], Immediate
+    )
 
 
 def _meets_places(machine: Machine, operand: Operand, size: int) -> bool:
@@ -325,6 +339,7 @@ def _plan(kernel: Kernel, opcodes: OpcodeTable) -> _Plan | None:
     each_store = [each for each in kernel.instructions if each.opcode.startswith("st.") and ".param" not in each.opcode]
     in_shared = any(id(each) in stores and ".local" not in each.opcode for each in each_store)
     others = {id(each) for each in each_store if id(each) not in stores and "global" not in each.opcode.split(".")}
+    others |= {id(each) for each in kernel.instructions if in_shared and _is_copy(each)}
     rows = {id(each) for each in kernel.instructions if in_shared and each.opcode.startswith("ldmatrix.")}
     readers = {id(each) for each in kernel.instructions if in_shared and _reads_shared_memory(each)}
     followed = frozenset(map(id, loads)), joins, frozenset(apart)

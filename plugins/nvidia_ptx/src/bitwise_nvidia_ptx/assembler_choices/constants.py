@@ -36,6 +36,7 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
+from bitwise_nvidia_ptx.assembler_choices.possible_numbers import Numbers, may_be_found, possible_numbers
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 _UNCLEAR = "approximates a number that the assembler may or may not know"
@@ -227,6 +228,12 @@ def may_be_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> b
     return not (isinstance(operand, Register) and operand.name in _run_time_registers(kernel, opcodes))
 
 
+@once_a_kernel
+def _possible_numbers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[str, Numbers]:
+    """Return the numbers that the assembler may find in each register."""
+    return possible_numbers(kernel, _run_time_registers(kernel, opcodes), _definitions(kernel, opcodes)[0])
+
+
 _MAY_BE_GUARDED = frozenset({"bra", "ld", "ldu", "st", "red", "atom", "cp", "mbarrier", "prefetch", "fence"})
 """The instructions for whose guards an assembler makes no copies of the code behind them."""
 
@@ -276,19 +283,23 @@ def of_this_text(step: Step, instruction: Instruction, context: Context, operand
     number of its own.  The same text is assembled to the same copies.  The threads of a block that have taken the same
     branches execute the same copy: where they compute the number by the same instructions, they have one result.
 
-    With an `operand`, this holds only where it is one number in all threads, for which the result is no number.
+    With an `operand`, this holds only where it is one number in all threads, for which the result is no number, and one
+    that the assembler may find (`possible_numbers`).
     """
     destination = instruction.operands[0]
     assert isinstance(destination, Register)
     program = program_digest(context.module, context.kernel)
     name = f"{instruction.opcode} at line {instruction.line} of {program}"
     together = _is_one_computation(instruction, context, operand)
+    possible: Numbers = None
+    if isinstance(operand, Register):
+        possible = _possible_numbers(context.kernel, context.arch.opcodes).get(operand.name)
 
     def run(machine: Machine) -> None:
         domain = machine.domain.name
         if operand is None and domain not in ("terms", "addresses"):
             raise Unsupported(f"the instruction {instruction.opcode} {_UNCLEAR}", instruction.line)
-        number = operand is None or _is_one_number(machine, machine.read(operand))
+        number = operand is None or _is_one_number(machine, machine.read(operand), possible)
         step(machine)
         if not number or domain in ("bits", "addresses"):
             return
@@ -308,10 +319,12 @@ def of_this_text(step: Step, instruction: Instruction, context: Context, operand
     return run
 
 
-def _is_one_number(machine: Machine, value: Value) -> bool:
-    """Return whether a value is known, and the same in all active lanes."""
+def _is_one_number(machine: Machine, value: Value, possible: Numbers) -> bool:
+    """Return whether a value is known, the same in all active lanes, and among the possible numbers."""
     vector, active = as_symbolic_vector(value), machine.active()
     if not np.all(np.logical_or(constant_mask(vector), ~active)):
         return False
     numbers = np.broadcast_to(vector.words[0], active.shape)[active]
-    return bool(numbers.size) and bool((numbers == numbers[0]).all())
+    if not numbers.size or not (numbers == numbers[0]).all():
+        return False
+    return may_be_found(int(numbers[0]), possible)

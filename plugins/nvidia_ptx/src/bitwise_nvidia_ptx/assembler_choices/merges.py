@@ -18,6 +18,7 @@ from bitwise_core.assembly.module import Instruction, Kernel, Register, Vector, 
 from bitwise_core.execution.architecture import Context, OpcodeTable, is_complete
 from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.assembler_choices.approximation_merges import approximation_merges
+from bitwise_nvidia_ptx.assembler_choices.byte_conversions import conversions_of_bytes
 from bitwise_nvidia_ptx.assembler_choices.extremum_merges import extremum_merges
 from bitwise_nvidia_ptx.assembler_choices.integer_merges import integer_merges
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
@@ -51,18 +52,14 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, tuple[Merge, .
     found: dict[int, tuple[Merge, ...]] = {}
     unusual = unusual_operations(kernel, opcodes)
     copied = frozenset(id(each) for each in kernel.instructions if _copies_signs(each, sources))
+    of_bytes = conversions_of_bytes(kernel, opcodes, sources) if copied or unusual else frozenset()
     for sources.use, instruction in enumerate(kernel.instructions):
         if len(instruction.operands) > 1 and not is_guarded_move(instruction):
-            merges = (
-                *_of_unusual(instruction, sources, unusual),
-                *_of_copied_signs(instruction, sources, copied),
-                *(
-                    each
-                    for family in _FAMILIES
-                    if _has_rules(instruction.opcode)
-                    for each in family(instruction, sources)
-                ),
-            )
+            families = _FAMILIES if _has_rules(instruction.opcode) else ()
+            merges = [each for family in families for each in family(instruction, sources)]
+            if id(instruction) not in of_bytes:
+                merges += _of_unusual(instruction, sources, unusual)
+                merges += _of_copied_signs(instruction, sources, copied)
             if merges:
                 found[id(instruction)] = tuple(dict.fromkeys(merges))
     return found

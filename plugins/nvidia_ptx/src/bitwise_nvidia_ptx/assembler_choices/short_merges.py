@@ -9,7 +9,7 @@ from functools import partial
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector, registers_of
 from bitwise_nvidia_ptx.assembler_choices.eight_bit_pairs import joined_conversions
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
-from bitwise_nvidia_ptx.assembler_choices.sources import Sources, bits_of
+from bitwise_nvidia_ptx.assembler_choices.sources import LOAD, Sources, bits_of
 
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
@@ -18,8 +18,6 @@ _SIGN_EXTENDING = re.compile(r"(shr|div|rem|mul\.wide|mad\.wide|min|max)\.s16|se
 _UPPER_HALF = re.compile(r"mul\.hi\.[us]16")
 _OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp)\.([\w.]*\.)?b?f16")
 _HALF_NEGATION = re.compile(r"(neg|sub)\.s16")
-_LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
-"""A load whose number no assembler knows."""
 _NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
 _TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
 _TO_INTEGERS = frozenset({"rni.", "rzi.", "rmi.", "rpi."})
@@ -171,6 +169,6 @@ def _is_computed_literal(operand: Operand, sources: Sources) -> bool:
     return any(
         (each.opcode.split(".", 1)[0] not in moves or isinstance(each.operands[0], Vector))
         and _PAIR_OF_FLOATS.fullmatch(each.opcode) is None
-        and _LOAD.match(each.opcode) is None
+        and LOAD.match(each.opcode) is None
         for each in sources.of(operand, literals=True)
     )

@@ -23,6 +23,8 @@ WIDTHS = {"f16": 16, "f32": 32, "f64": 64}
 """The widths of the types of floating-point numbers that instructions compare."""
 ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 """The pattern of 1 by width."""
+LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
+"""A load whose number no assembler knows."""
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
 _INVERTIBLE = re.compile(r"(add|sub|neg)\.(cc\.)?[su]\d+|(xor|not|brev)\.b\d+")

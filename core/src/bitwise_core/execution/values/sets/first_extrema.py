@@ -81,6 +81,7 @@ class FirstExtrema:
         self._selected = deque[tuple[hashing.Words, SymbolicVector, SymbolicVector, SymbolicVector]](
             maxlen=_KEPT_SELECTS
         )
+        self._selecting: list[tuple[hashing.Words, ...]] = []
         self._condition: hashing.Words | None = None
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, Sequence[Value]]] = {}
 
@@ -136,6 +137,23 @@ class FirstExtrema:
             if lanes.any():
                 value = L.blend(L.nonempty(lanes), result, value)
         return value
+
+    def selected_numbers(
+        self, condition: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector, select: Select
+    ) -> SymbolicVector | None:
+        """Return the select of the numbers that a condition compares, or None inside of the select of the same ones.
+
+        A condition may compare two pairs of numbers.  Each pair is then read as the places of the other one.
+        """
+        asked = tuple(map(exact_hash, (condition, if_true, if_false)))
+        if any(all(map(np.array_equal, asked, each)) for each in self._selecting):
+            return None
+        self._selecting.append(asked)
+        try:
+            value = as_symbolic_vector(select(condition, if_true, if_false))
+        finally:
+            self._selecting.pop()
+        return self.as_selected(value, condition, if_true, if_false)
 
     def remembering(self, condition: SymbolicVector, apply: Apply) -> Apply:
         """Return `apply` with its results kept for as long as selects have the same condition.
@@ -249,9 +267,10 @@ def chosen_place(
         lanes = lanes | (_is_tie_with_worst(form, largest, one, two, sets, apply, negation) & rest)
         if not lanes.any():
             continue
+        value = firsts.selected_numbers(condition, second, first, select)
+        if value is None:
+            continue
         union, place = _first(form, largest, one, two, sets)
-        value = as_symbolic_vector(select(condition, second, first))
-        value = firsts.as_selected(value, condition, second, first)
         readings.append((form, value, largest, union, lanes))
         fresh = lanes & ~done
         chosen = L.blend(fresh, place, chosen)
