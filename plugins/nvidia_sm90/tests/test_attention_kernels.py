@@ -31,6 +31,7 @@ from bitwise_nvidia_sm90.attention.launch import (
     schedule_of,
     schedule_of_division,
     specialised_schedule,
+    value_slots,
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
@@ -44,6 +45,7 @@ TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True,
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
 MERGED, ALONE_MERGED = (replace(each, merged=8) for each in (FEWS, ALONES))
+BLOCK_OF_EACH_WARP, BLOCKS_OF_WARPS = (replace(each, blocks=4, stages=1) for each in (FEW, FEWS))
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ PROBLEMS = {
     ),
     "pages of 32 over three chunks": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
-        (FEWS, ALONES),
+        (FEWS, ALONES, BLOCKS_OF_WARPS),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
@@ -269,9 +271,9 @@ PROBLEMS = {
     ),
     "pages of heads of 96": (
         Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
-        (FEWS, replace(ALONES, stages=7), MERGED),
+        (FEWS, replace(ALONES, stages=7), MERGED, replace(BLOCKS_OF_WARPS, stages=2)),
     ),
-    "more sequences than are looked up at once": (
+    "many sequences without rows": (
         Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
         (replace(FEW, programs=2), replace(FEWS, programs=2)),
     ),
@@ -471,7 +473,7 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
 
 
 PROVED = {
-    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW, ALONE)),
+    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW, ALONE, BLOCK_OF_EACH_WARP)),
     "heads of 96": (
         Problem(form(depth=96), ((4, 70),), heads=1),
         (SERIAL, replace(FEW, blocks=2, columns=3), specialised_schedule((96, 96))),
@@ -627,8 +629,17 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
     """Their programs lie in its memory and registers, and visit whole blocks of the ring."""
     for depth, device in DEVICES.items():
         block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
+        width = 128 if depth == 192 else depth
         for each in device.divisions:
             components = min(64, depth & -depth)
+            if each.blocks == 4:
+                slots = value_slots(each, block, depth, width)
+                memory = 2 * block * (4 * each.stages * depth + slots * width + 4 * 16) + 2048
+                assert each.stages
+                assert each.resident * memory <= 227 << 10
+                assert not each.alone
+                assert each.columns == 1
+                continue
             slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
             assert each.resident * (each.stages * slot + exchanged + 1024) <= 227 << 10
@@ -640,7 +651,7 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
 def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
     for descriptor, sequences, keys, split in (
-        (desc, 1, 500, False), (desc, 1, 65536, True), (desc, 64, 2048, False), (narrow, 2, 90000, True),
+        (desc, 1, 500, False), (desc, 1, 65536, True), (desc, 14, 640, False), (narrow, 2, 90000, True),
         (narrow, 1, 2048, True), (narrow, 99, 3000, False),
     ):  # fmt: skip
         found = schedule_of(descriptor, sequences, 1, keys, 32, 8, False, 132, True)

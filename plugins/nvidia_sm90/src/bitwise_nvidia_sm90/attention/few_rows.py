@@ -35,9 +35,9 @@ class Division:
     """How programs divide the work: in chunks (`split`) or whole rows, of tiles of so many blocks.
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
-    Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn.  A
-    program streams up to `rate` GB/s and
-    starts a part in `start` microseconds, and all of them stream `share` of the bandwidth of memory.
+    Programs of one warp are `alone`; where tiles have four blocks, each of four warps has one.  There is a program for
+    each part (`once`), or programs take parts in turn.  A program streams up to `rate` GB/s and starts a part in
+    `start` microseconds, and all of them stream `share` of the bandwidth of memory.
     """
 
     split: bool
@@ -76,58 +76,55 @@ DEVICES = {
     64: Device(
         4.68e12,
         (
-            Division(_WHOLE, 2, 1, 8, 1, 34.2, 1, 0.975, **_ONCE),
-            Division(_WHOLE, 1, 2, 8, 1, 28.1, 0.878, 0),
-            Division(_WHOLE, 1, 9, 3, 1, 22.8, 0.982, 0.125, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 6, 1, 40.1, 0.95, 0.0875, **_ONCE),
-            Division(_SPLIT, 2, 2, 6, 2, 45.9, 0.678, 0.5, **_ONCE),
-            Division(_SPLIT, 1, 9, 3, 1, 26, 0.96, 0.1, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 4, 1, 38.2, 0.97, 1.06, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 9, 3, 1, 21, 1, 0, **_ALONE_ONCE),
+            Division(_WHOLE, 4, 1, 4, 1, 46.5, 0.94, 0.95, **_ONCE),
+            Division(_SPLIT, 1, 6, 4, 1, 23.2, 1.06, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 37.3, 0.609, 0.5, **_ONCE),
+            Division(_SPLIT, 4, 2, 1, 1, 31.3, 0.98, 0),
+            Division(_SPLIT, 4, 3, 1, 1, 39, 0.967, 0, **_ONCE),
         ),
         (
-            Division(_WHOLE, 2, 1, 8, 1, 33.7, 0.908, 0, **_ONCE),
-            Division(_WHOLE, 1, 9, 3, 1, 20.8, 1.13, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 6, 1, 76.6, 0.792, 0, **_ONCE),
-            Division(_SPLIT, 2, 2, 6, 2, 146, 0.527, 0.934, **_ONCE),
-            Division(_SPLIT, 1, 9, 3, 1, 31.2, 1.22, 1.23, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 4, 1, 31.9, 1.35, 2.01, **_ALONE_ONCE),
+            Division(_WHOLE, 2, 1, 8, 1, 39.2, 0.778, 0.162, **_ONCE),
+            Division(_WHOLE, 4, 2, 1, 1, 45.4, 0.974, 0, **_ONCE),
+            Division(_SPLIT, 1, 6, 4, 1, 34.8, 1.01, 0.5, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 105, 0.894, 0.725, **_ONCE),
+            Division(_SPLIT, 4, 3, 1, 1, 105, 1.03, 0.537, **_ONCE),
         ),
     ),
     96: Device(
         4.57e12,
         (
-            Division(_WHOLE, 1, 2, 6, 1, 31.7, 1.16, 3.69, **_ONCE),
-            Division(_WHOLE, 1, 4, 13, 1, 31.6, 0.957, 0, **_ALONE),
-            Division(_SPLIT, 2, 2, 4, 1, 72.6, 0.798, 0),
-            Division(_SPLIT, 2, 2, 4, 1, 33.9, 0.97, 0, **_ONCE),
-            Division(_SPLIT, 1, 2, 6, 1, 139, 1.3, 2.52, **_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 12.5, 1.05, 0.226, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 15.9, 1.3, 2.9, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 2, 6, 1, 39.6, 1.14, 3.69, **_ONCE),
+            Division(_WHOLE, 4, 1, 2, 1, 56, 1.05, 0, **_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 17.2, 1.27, 2.4, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 4, 1, 58.1, 0.814, 0),
+            Division(_SPLIT, 2, 2, 4, 1, 42.4, 0.921, 0, **_ONCE),
         ),
         (
-            Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.17, 0, **_ONCE),
-            Division(_SPLIT, 2, 2, 4, 1, 49, 0.723, 0, **_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 19.5, 0.982, 1.25, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 18.4, 0.935, 0.9, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.11, 0, **_ONCE),
+            Division(_WHOLE, 4, 2, 1, 1, 45, 1.1, 0, **_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 19.9, 0.935, 0.4, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 26.4, 0.982, 1.25, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 4, 1, 61.2, 0.774, 0, **_ONCE),
+            Division(_SPLIT, 4, 2, 1, 1, 114, 0.77, 0.5, **_ONCE),
         ),
     ),
     128: Device(
         4.49e12,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 40, 0.985, 1.6, **_ONCE),
-            Division(_WHOLE, 1, 2, 3, 1, 26.2, 0.99, 3.6, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 2, 58.4, 0.95, 2, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 44.1, 1.2, 1.93, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 2, 120, 1.1, 2, **_ONCE),
-            Division(_SPLIT, 1, 3, 4, 1, 26.7, 1.03, 0.2, **_ALONE),
+            Division(_WHOLE, 1, 1, 6, 1, 65.8, 0.812, 0.338, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 70.5, 0.777, 1.63, **_ONCE),
+            Division(_WHOLE, 1, 2, 3, 1, 60.5, 0.835, 0.537, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 37.9, 1.01, 0.0375, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 46.5, 0.99, 0.0375),
+            Division(_SPLIT, 1, 3, 4, 1, 44.6, 1.15, 2.6, **_ALONE),
         ),
         (
-            Division(_WHOLE, 1, 1, 6, 1, 48.5, 1.13, 0.891, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 2, 46.7, 0.982, 0.896, **_ONCE),
-            Division(_SPLIT, 1, 2, 3, 1, 38.6, 1.21, 0, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 97.1, 0.922, 1.67, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 2.19, **_ONCE),
-            Division(_SPLIT, 1, 6, 2, 1, 13.4, 1.06, 2.34, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 38.8, 1.13, 0.391, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 121, 0.94, 1.67, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.723, 1.69, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 38.6, 0.988, 0, **_ONCE),
+            Division(_SPLIT, 1, 6, 2, 1, 14.5, 1.06, 2.34, **_ALONE_ONCE),
         ),
     ),
     192: Device(
@@ -154,9 +151,14 @@ DEVICES = {
             Division(_SPLIT, 1, 1, 6, 1, 108, 1.16, 2.09),
         ),
         (
-            Division(_WHOLE, 1, 1, 6, 1, 50.8, 1.3, 0, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 4, 57.4, 0.583, 0, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 46.2, 1.29, 2.33, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 68.5, 0.877, 0),
+            Division(_WHOLE, 1, 1, 6, 1, 68.8, 0.85, 0, **_ONCE),
+            Division(_WHOLE, 1, 2, 3, 1, 38, 0.897, 1.62, **_ONCE),
+            Division(_WHOLE, 4, 1, 1, 1, 85.8, 0.884, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 118, 0.995, 0.613, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 101, 0.977, 0.688, **_ONCE),
+            Division(_SPLIT, 4, 1, 1, 1, 146, 0.851, 0),
+            Division(_SPLIT, 4, 1, 1, 1, 156, 0.995, 1.06, **_ONCE),
         ),
     ),
 }  # fmt: skip

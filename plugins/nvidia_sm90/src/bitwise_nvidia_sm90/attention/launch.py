@@ -381,7 +381,7 @@ def _turns_calls(
     return [forward, *merge]
 
 
-def value_slots(schedule: Schedule, block: int, depth: int, width: int) -> int:
+def value_slots(schedule: Schedule | Division, block: int, depth: int, width: int) -> int:
     """Return the slots for blocks of values beside tiles of keys, where each warp has a block of keys.
 
     They are those of two tiles or of one, or two where a block takes 32 KiB.

@@ -738,9 +738,9 @@ def compute_parts(
             query_row = query + first * query_step
         if SPREAD:
             q = queries_of_blocks(query_row, group, tile, own_queries, query_step, query_head, M, GROUP, 4, D1, D2)
-            POSITIONS: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, SCORES))
+            positions = (tile * M + gl.arange(0, M, gl.SliceLayout(0, gl.SliceLayout(2, SCORES)))) // GROUP + own_first
         else:
-            POSITIONS: gl.constexpr = gl.SliceLayout(1, SCORES)
+            positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
             at = (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) // GROUP
             head = group * GROUP + (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) % GROUP
             base = query_row + head.to(gl.int64) * query_head
@@ -751,7 +751,6 @@ def compute_parts(
             if D2:
                 lane = D1 + gl.expand_dims(gl.arange(0, D2, gl.SliceLayout(0, QUERIES)), 0)
                 q += (gl.load(base + lane, mask=real, other=0.0),)
-        positions = (tile * M + gl.arange(0, M, POSITIONS)) // GROUP + own_first
         plain = own_keys
         if CAUSAL:
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
