@@ -70,9 +70,6 @@ MAXIMUM_LANES = 1 << 21
 MAXIMUM_WORK = 200_000_000
 """Launches of at most this many thread steps may be executed in full; larger ones are decided by block symmetry."""
 
-LONG_TEXT = 2000
-"""Instructions of a text from which the order of a warp, which takes one execution, is tried before dependence."""
-
 FEW_LANES = 1 << 16
 """Launches of at most this many threads run in a few batches: block symmetry saves nothing there."""
 
@@ -468,8 +465,6 @@ def _outputs_of_every_order(
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
     ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
-    if len(ready.program.steps) > LONG_TEXT:
-        ways_to_prove.reverse()  # dependence takes dozens of executions
     if blocks_may_wait(ready):
         by_blocks: list[_WayToProve] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers]
         ways_to_prove = [*by_blocks, *ways_to_prove, outputs_by_look_back]

@@ -31,7 +31,7 @@ def _modules() -> tuple[Any, Any]:
     stub("origami", problem_t=None)
     bare_package("tritonblas")
     module = import_module("tritonblas.matmul")
-    module._maybe_wrap = _Launched
+    module.__dict__["_maybe_wrap"] = _Launched
     return module, import_module("tritonblas.config")
 
 

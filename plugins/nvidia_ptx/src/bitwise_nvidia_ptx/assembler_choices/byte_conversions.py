@@ -17,9 +17,9 @@ _EXTENSIONS = frozenset({0x8880, 0x9991, 0xAAA2, 0xBBB3})
 def conversions_of_bytes(kernel: Kernel, opcodes: OpcodeTable, sources: Sources) -> frozenset[int]:
     """Return the identities of conversions of one byte of a number, as one with a sign, to a float.
 
-    A permutation or a conversion to 8 bits extends the sign.  The machine code converts a number with a sign: on an
-    H200 all bytes of loads, masks and sums were converted right, whatever followed (ptxas 12.8).  Instructions between
-    are among them where nothing else reads what they write.
+    A permutation or a conversion to 8 bits extends the sign.  The machine code of ptxas 12.8 converts a number with a
+    sign, whatever precedes and follows (`python -m bitwise_bench.assembler.extended_bytes`).  Instructions between are
+    among them where nothing else reads what they write.
     """
     chains = [(each, _chain_to_byte(each, sources)) for each in kernel.instructions]
     found = {id(each) for each, chain in chains if chain is not None}
