@@ -104,6 +104,15 @@ MERGED = {
         "neg.bf16x2 %r3, %r1;", PAIR, "mov.b32 %r8, 0; max.ftz.NaN.f16x2 %r9, %r8, %r3;"),
     "pair of integers of literals": (
         "mov.b32 %r4, 0; mov.b32 %r7, 0x3c003c00; add.u16x2 %r3, %r4, %r7;", PAIR, "shf.l.wrap.b32 %r5, %r1, %r3, 0; bfi.b32 %r9, %r5, %r1, 16, 16;"),
+    "magnitude of a literal NaN": ("cvt.ftz.f32.f32 %f3, 0f7FC00000;", WORD, "abs.ftz.f32 %f9, %f3; mov.b32 %r4, %f9; mul.lo.s32 %r9, %r4, 0x40;"),
+    "clamp through a maximum with another literal": (
+        "min.f32 %f3, %f1, 0f3F800000;", WORD, "max.f32 %f4, %f3, 0fBF800000; max.f32 %f9, %f4, 0f00000000; mov.b32 %r9, %f9;"),
+    "clamp through a conversion within a format": (
+        "min.f32 %f3, %f1, 0f3F800000;", WORD, "cvt.f32.f32 %f4, %f3; max.f32 %f9, %f4, 0f00000000; mov.b32 %r9, %f9;"),
+    "magnitude through a difference that is taken back": (
+        "abs.s32 %r3, %r1;", PAIR, "sub.s32 %r4, %r3, %r2; add.s32 %r4, %r4, %r2; cvt.rn.f32.u32 %f9, %r4; mov.b32 %r9, %f9;"),
+    "magnitude with an upper half of a product with 1": (
+        "abs.s32 %r3, %r1;", PAIR, "mul.hi.u32 %r7, %r2, 1; add.u32 %r4, %r3, %r7; cvt.rn.f32.u32 %f9, %r4; mov.b32 %r9, %f9;"),
     "minimum of two negated halves, one of a literal": (
         "mov.b16 %h7, 5; neg.s16 %h5, %h7; neg.s16 %h3, %h1;", HALF, "min.s16 %h9, %h5, %h3; mov.b32 %r9, {%h9, %h9};"),
     "minimum of two magnitudes, one of a literal": (

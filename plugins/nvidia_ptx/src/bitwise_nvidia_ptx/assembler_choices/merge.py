@@ -19,7 +19,8 @@ class Merge:
     `unknown`: only lanes in which one of these operands is no known number.  `between`: only lanes in which two of
     these operands may be -0 and -1 of fp32; with each comes whether the assembler may find its number where an
     execution does not know it.  `opens`: a NaN of fp32 may be the canonical one; a number differs only where there is
-    an `operand` that decides.  `refused`: the machine code may read its result before it is computed.
+    an `operand` that decides.  `refused`: the machine code may read its result before it is computed.  `makes_nan`:
+    only a result that may be a NaN differs, of this format and number of elements.
     """
 
     what: str
@@ -32,3 +33,4 @@ class Merge:
     between: tuple[tuple[Operand, bool], ...] = ()
     opens: bool = False
     refused: bool = False
+    makes_nan: tuple[FloatFormat, int] | None = None

@@ -48,6 +48,10 @@ def apart(merges: Sequence[Merge], step: Step, instruction: Instruction, context
         for merge, reason in zip(merges, reasons, strict=True):
             if merge.opens:
                 _open_nans(machine, instruction.operands[0], f"{reason}: a NaN may be the canonical one")
+        changed = [
+            np.logical_and(lanes, _may_be_nan(merge, machine, instruction)) if lanes.any() else lanes
+            for merge, lanes in zip(merges, changed, strict=True)
+        ]
         found = [reason for reason, lanes in zip(reasons, changed, strict=True) if lanes.any()]
         if not found:
             return control
@@ -68,6 +72,18 @@ def apart(merges: Sequence[Merge], step: Step, instruction: Instruction, context
         return control
 
     return run
+
+
+def _may_be_nan(merge: Merge, machine: Machine, instruction: Instruction) -> Array:
+    """Return the lanes in which the result of an instruction may be a NaN, if a merge changes no other."""
+    destination = instruction.operands[0]
+    if merge.makes_nan is None or not isinstance(destination, Register):
+        return np.ones((1, 1), dtype=bool)
+    form, count = merge.makes_nan
+    vector = as_symbolic_vector(machine.read_bits(destination, form.bits * count))
+    parts = [(vector.words[0] >> np.uint64(form.bits * place)).astype(f"u{form.bits // 8}") for place in range(count)]
+    found: Array = ~np.asarray(constant_mask(vector)) | np.any([nan_of(each, form) for each in parts], axis=0)
+    return found
 
 
 def _open_nans(machine: Machine, destination: Operand, note: str) -> None:

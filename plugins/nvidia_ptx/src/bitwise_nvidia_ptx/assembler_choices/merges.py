@@ -21,6 +21,7 @@ from bitwise_nvidia_ptx.assembler_choices.approximation_merges import approximat
 from bitwise_nvidia_ptx.assembler_choices.byte_conversions import conversions_of_bytes
 from bitwise_nvidia_ptx.assembler_choices.extremum_merges import extremum_merges
 from bitwise_nvidia_ptx.assembler_choices.integer_merges import integer_merges
+from bitwise_nvidia_ptx.assembler_choices.literal_nans import literal_nan_merges
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
 from bitwise_nvidia_ptx.assembler_choices.merged_steps import apart
 from bitwise_nvidia_ptx.assembler_choices.selection_merges import (
@@ -33,7 +34,9 @@ from bitwise_nvidia_ptx.assembler_choices.short_merges import short_merges
 from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 from bitwise_nvidia_ptx.assembler_choices.usual_operations import is_operation, unusual_operations
 
-_FAMILIES = (approximation_merges, integer_merges, short_merges, extremum_merges, selection_merges)
+_FAMILIES = (
+    approximation_merges, integer_merges, literal_nan_merges, short_merges, extremum_merges, selection_merges,
+)  # fmt: skip
 _BASES = frozenset(
     (
         "abs", "add", "bfe", "bfi", "bfind", "copysign", "cvt", "div", "fma", "lop3", "mad", "max", "min", "mov", "mul",
