@@ -30,7 +30,9 @@ def literal_nan_merges(instruction: Instruction, sources: Sources) -> Iterator[M
     elements = FLOAT_FORMATS[_FORMS[found.group(3)]], 2 if found.group(4) else 1
     holds = partial(_is_nan, *elements)
     operands = instruction.operands[1:]
-    if all(map(sources.is_known, operands)) and any(sources.may_be(each, holds, instruction) for each in operands):
+    if all(map(sources.is_known, operands)) and any(
+        sources.moves_literal(each, holds, instruction) for each in operands
+    ):
         written = _RESULT.match(instruction.opcode)
         result = (FLOAT_FORMATS[_FORMS[written.group(1)]], 2 if written.group(2) else 1) if written else elements
         yield Merge("an operation on floats with a literal NaN, of which it may keep the bits", makes_nan=result)

@@ -110,6 +110,21 @@ class Sources:
         numbers = self._numbers_of(operand.name)
         return numbers is None or any(map(holds, numbers))
 
+    def is_literal(self, operand: Operand) -> bool:
+        """Return whether an operand holds nothing but literals that the assembler certainly knows."""
+        if isinstance(operand, Register) and self._numbers_of(operand.name):
+            return True
+        return is_assembler_constant(operand, self.kernel, self.opcodes) is True
+
+    def moves_literal(self, operand: Operand, holds: Callable[[int], bool], user: Instruction) -> bool:
+        """Return whether a literal for which a condition holds may be moved to an operand of `user`."""
+        if isinstance(operand, Immediate):
+            return holds(operand.value)
+        if not isinstance(operand, Register):
+            return False
+        numbers = self._numbers_of(operand.name)
+        return any(map(holds, self._literals(operand.name, self.places[id(user)]) if numbers is None else numbers))
+
     def finds(self, instruction: Instruction) -> bool:
         """Return whether the assembler may find the number that an instruction writes, whatever it reads."""
         return not self.flow.infos[self.places[id(instruction)]].writes.isdisjoint(
@@ -354,7 +369,7 @@ class Sources:
         if _SAME_FORMAT.fullmatch(instruction.opcode) is not None:
             return True
         bounds = _EXTREMUM_OF_FLOATS.fullmatch(instruction.opcode) is not None
-        if bounds and any(self.may_be(each, _is_any, instruction) for each in sources):
+        if bounds and any(map(self.is_literal, sources)):
             return True
         if base in ("lop3", "bfe", "bfi", "shf", "dp4a", "addc", "subc", "madc") or _BETWEEN_INTEGERS.fullmatch(
             instruction.opcode
@@ -375,10 +390,6 @@ class Sources:
         elif base == "and":
             neutral = lambda number: number & low == low  # noqa: E731
         return neutral is not None and any(self.may_be(each, neutral, instruction) for each in sources)
-
-
-def _is_any(number: int) -> bool:
-    return True
 
 
 def _is_odd(number: int) -> bool:
