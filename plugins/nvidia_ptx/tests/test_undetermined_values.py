@@ -423,14 +423,18 @@ def _stored(prepared: PreparedLaunch, registers: int, cells: int) -> tuple[int, 
         checked_outputs(memory, scratch)
     except Unsupported:
         return None
-    found = {(2 << POINTER_SHIFT) + place: 0 for place in range(128 * cells)}
+    found: dict[int, int | None] = {(2 << POINTER_SHIFT) + place: 0 for place in range(128 * cells)}
     for event in (*final_events(memory, 1), *final_events(memory, 2)):
         assert event.value is not None
-        assert np.all(L.constant_mask(event.value))
+        # A later store may replace a number that is not determined.
+        known = np.broadcast_to(np.ravel(L.constant_mask(event.value)), event.address.shape)
         numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape)
-        for at, number in zip(event.address, numbers, strict=True):
+        for at, number, is_known in zip(event.address, numbers, known, strict=True):
             for byte in range(event.bits // 8):
-                found[int(at) + byte] = int(number) >> 8 * byte & 255
+                found[int(at) + byte] = int(number) >> 8 * byte & 255 if is_known else None
     places = [(1 << POINTER_SHIFT) + 128 * each for each in range(registers)]
     places += [(2 << POINTER_SHIFT) + 128 * each for each in range(cells)]
-    return tuple(sum(found[place + byte] << 8 * byte for byte in range(4)) for place in places)
+    left = [found[place + byte] for place in places for byte in range(4)]
+    known_bytes = [each for each in left if each is not None]
+    assert len(known_bytes) == len(left)
+    return tuple(np.array(known_bytes, np.uint8).view(np.uint32).tolist())
