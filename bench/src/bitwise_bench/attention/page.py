@@ -43,11 +43,13 @@ def _bytes(record: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     correctness = record["correctness"]
     different = sum(len(each["problems"]) for each in correctness["different"])
     patterns = correctness["invariance"]
+    kernels = record["environment"].get("kernels")
+    earlier = " with earlier kernels" if correctness.get("kernels", kernels) != kernels else ""
     same = record["environment"].get("descriptors") == first.get("descriptors")
     return (
         f"On an {record['environment']['gpu']}, {correctness['problems']} random problems of "
-        f"{correctness['configurations']} configurations were computed, and evaluated on a CPU: outputs, logarithms "
-        "and gradients of dense sequences, variable lengths, pages, masks, windows, soft caps and sinks. "
+        f"{correctness['configurations']} configurations were computed{earlier}, and evaluated on a CPU: outputs, "
+        "logarithms and gradients of dense sequences, variable lengths, pages, masks, windows, soft caps and sinks. "
         f"{correctness.get('numbers', '')}{different or 'None'} had other bytes."
         + (
             f" Nor had any of {correctness['before']} problems with earlier kernels of the same descriptors."

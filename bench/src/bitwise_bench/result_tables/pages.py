@@ -504,14 +504,13 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "mode-entries-h200": ("mode-entries-sm90-h200.json", model_tables.mode_entries),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
         "mode-costs-held-out-h200": ("mode-costs-held-out-sm90-h200.json", model_tables.mode_costs),
-        "mode-costs-drawn-h200": ("mode-costs-drawn-sm90-h200.json", model_tables.mode_costs),
+        "mode-costs-further-h200": ("mode-costs-further-sm90-h200.json", model_tables.mode_costs),
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.pictured_mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
         "model-locks-pinned-h200": ("model-locks-pinned-sm90-h200.json", model_tables.model_locks),
         "model-locks-held-out-h200": ("model-locks-held-out-sm90-h200.json", model_tables.model_locks),
         "lock-costs-h200": ("lock-costs-sm90-h200.json", model_tables.lock_costs),
-        "lock-costs-mistral-h200": ("lock-costs-mistral-sm90-h200.json", model_tables.lock_costs),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-later-h200": ("model-locks-later-sm90-h200.json", model_tables.replayed_locks),
@@ -525,16 +524,13 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "reading-times": "python -m bitwise_bench.readings.compile_times --other-sizes SEED --out RECORD",
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
-        "mode-costs-drawn-h200": (
-            "python -m bitwise_bench.models.mode_costs --models --drawn 4 --seed SEED --out RECORD"
-        ),
+        "mode-costs-further-h200": "python -m bitwise_bench.models.mode_costs --models NAMES --out RECORD",
         "train-equals-serve-other-draws-h200": (
             "python -m bitwise_bench.models.train_equals_serve --seed SEED --out RECORD"
         ),
         "receipts-h200": "python -m bitwise_bench.models.receipt_commands --out RECORD",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
         "lock-costs-h200": "nox -s bench-locks",
-        "lock-costs-mistral-h200": "python -m bitwise_bench.models.lock_costs --models mistral --out RECORD",
         "model-locks-pinned-h200": (
             "python -m bitwise_bench.models.model_locks --attention pinned --folder FOLDER --out RECORD"
         ),
