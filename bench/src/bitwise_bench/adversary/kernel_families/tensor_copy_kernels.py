@@ -92,6 +92,17 @@ def _modes(width: int) -> list[int]:
     return [mode for mode, most in ((0, 256), (1, 32), (2, 64), (3, 128)) if 4 * width <= most]
 
 
+def _own_box(width: int, rows: int) -> list[Slot]:
+    """Fields of a tensor map of the block's part of the output, which a box covers or of which it has lines outside."""
+    return [
+        (_FIXED + _field("box_dim", f"0x0, {width}") + _field("box_dim", f"0x1, {rows}"),),
+        ("mul.wide.u32 %d14, %r9, 1024; add.s64 %d14, %d0, %d14; " + _field("global_address", "%d14", "b64"),),
+        tuple(_field("global_dim", f"0x0, {each}") for each in (width, width - 4)),
+        tuple(_field("global_dim", f"0x1, {each}") for each in (rows, rows - 3)),
+        (_field("global_stride", f"0x0, {4 * width}", "b64"),),
+    ]  # fmt: skip
+
+
 def _stores(dice: random.Random) -> Shape:
     """Boxes that are copied to the block's part of the output, of which parts may be outside."""
     width, rows = dice.choice(((8, 32), (16, 16), (32, 8)))
@@ -99,11 +110,7 @@ def _stores(dice: random.Random) -> Shape:
     place = "mul.wide.u32 %d15, %r83, 16; add.s64 %d15, %d15, %d8;"
     chunk = "st.shared.v4.b32 [%d15], {%r20, %r21, %r22, %r23};"
     slots: list[Slot] = [
-        (_FIXED + _field("box_dim", f"0x0, {width}") + _field("box_dim", f"0x1, {rows}"),),
-        ("mul.wide.u32 %d14, %r9, 1024; add.s64 %d14, %d0, %d14; " + _field("global_address", "%d14", "b64"),),
-        tuple(_field("global_dim", f"0x0, {each}") for each in (width, width - 4)),
-        tuple(_field("global_dim", f"0x1, {each}") for each in (rows, rows - 3)),
-        (_field("global_stride", f"0x0, {4 * width}", "b64"),),
+        *_own_box(width, rows),
         tuple(_field("elemtype", each) for each in dice.sample(("0x2", "0x3", "0x7"), 3)),
         tuple(_field("swizzle_mode", hex(each)) for each in dice.sample(_modes(width), min(2, len(_modes(width))))),
         (_PUBLISHED,),
@@ -180,6 +187,10 @@ def _multicast(dice: random.Random) -> Shape:
     return Shape(slots, 64, fixed=(7, 1), repeats=2)
 
 
+_BEFORE_COPY = "fence.proxy.async.shared::cta; bar.sync 0;"
+"""What orders the loads of all threads before the next copy to the same place."""
+
+
 def _parts(dice: random.Random) -> Shape:
     """Boxes of tensors of one and three dimensions, in types of 16 and 32 bits, with zeros outside."""
     rank, word = dice.choice((1, 3)), dice.choice((2, 4))
@@ -221,7 +232,10 @@ def _parts(dice: random.Random) -> Shape:
                 for lane in (0, dice.choice((1, 2)))
                 for load in ("ld.shared.v2.b32 {%r24, %r25}, [%d15];", "ld.shared.b64 %d16, [%d15]; mov.b64 {%r24, %r25}, %d16;")
             ),
-            pick(dice, "add.rn.f32 %r20, %r20, %r24; max.f32 %r21, %r21, %r25; bar.sync 0;", "xor.b32 %r20, %r20, %r24; mov.b32 %r21, %r25; bar.sync 0;"),
+            pick(
+                dice,
+                f"add.rn.f32 %r20, %r20, %r24; max.f32 %r21, %r21, %r25; {_BEFORE_COPY}", f"xor.b32 %r20, %r20, %r24; mov.b32 %r21, %r25; {_BEFORE_COPY}",
+            ),
         ]  # fmt: skip
     return Shape(slots, 64, fixed=(begin, 0), repeats=2)
 
@@ -237,11 +251,7 @@ def _reductions(dice: random.Random) -> Shape:
     place = "mul.wide.u32 %d15, %r83, 16; add.s64 %d15, %d15, %d8;"
     chunk = "st.shared.v4.b32 [%d15], {%r20, %r21, %r22, %r23};"
     slots: list[Slot] = [
-        (_FIXED + _field("box_dim", f"0x0, {width}") + _field("box_dim", f"0x1, {rows}"),),
-        ("mul.wide.u32 %d14, %r9, 1024; add.s64 %d14, %d0, %d14; " + _field("global_address", "%d14", "b64"),),
-        tuple(_field("global_dim", f"0x0, {each}") for each in (width, width - 4)),
-        tuple(_field("global_dim", f"0x1, {each}") for each in (rows, rows - 3)),
-        (_field("global_stride", f"0x0, {4 * width}", "b64"),), (_field("elemtype", kind),), (_field("swizzle_mode", "0x0"),), (_PUBLISHED,),
+        *_own_box(width, rows), (_field("elemtype", kind),), (_field("swizzle_mode", "0x0"),), (_PUBLISHED,),
         mixing(dice, ("%r20", "%r21", "%r22", "%r23")),
         (f"mov.b32 %r83, %r0; {place} {chunk}", f"xor.b32 %r83, %r0, {lane}; {place} {chunk}"),
         ("fence.proxy.async.shared::cta; bar.sync 0;",),
