@@ -476,6 +476,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "public-kernels-packages": ("public-kernels-packages-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "public-kernels-further": ("public-kernels-further-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
+        "public-kernels-fresh": ("public-kernels-fresh-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
