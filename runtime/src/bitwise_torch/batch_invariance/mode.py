@@ -259,8 +259,9 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
     or run as usual ("ignore").  Processes that Python's multiprocessing starts in the mode have it in their first
     thread; those that are started anew, and not forked, have none with "ignore".  Functions of torch.compile run
-    eagerly in all threads until the mode ends.  Raises
-    InterceptionError where PyTorch is older than 2.10, and BatchVarianceError for another word about threads.
+    eagerly in all threads until the mode ends.
+
+    Raises InterceptionError where PyTorch is older than 2.10, and BatchVarianceError for another word about threads.
     """
     return BatchInvariance(strict, other_threads)
 

@@ -23,13 +23,12 @@ import json
 import math
 import random
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.product_forms import environment
-from bitwise_bench.cublas.worker_processes import run_workers
+from bitwise_bench.cublas.worker_processes import numbered_rows, run_workers
 
 SMALL = 2.0**-11
 _STEP = 16
@@ -187,13 +186,10 @@ def rows_of(start: int, step: int, deadline: float, given: tuple[int, Sequence[s
 
     torch.backends.cuda.matmul.allow_fp16_accumulation = True
     library = Library()
-    for number in range(start, 1 << 30, step):
-        if time.time() > deadline:
-            return
-        try:
-            yield _row(library, number, given)
-        except Exception as error:
-            yield [number, f"failed: {type(error).__name__}: {error}"[:300]]
+    return numbered_rows(
+        lambda number: _row(library, number, given), start - step, step, deadline,
+        lambda number, reason: [number, f"failed: {reason}"[:300]],
+    )  # fmt: skip
 
 
 def _row(library: Any, number: int, given: tuple[int, Sequence[str]]) -> list[Any]:

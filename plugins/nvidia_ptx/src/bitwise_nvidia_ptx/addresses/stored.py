@@ -213,22 +213,19 @@ def _drop_places(machine: Machine, instruction: Instruction) -> None:
     lanes = active_lanes(machine.mask, where)
     if len(lanes) > 1:
         return
-    if _is_copy(instruction):
-        # Until the copy has ended, a load there is in a race.
-        size = instruction.operands[2]
-        places.difference_update(_bytes_from(active_values(where, lanes), getattr(size, "value", 0)))
-        return
-    size_of_item = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8
-    places.difference_update(
-        _bytes_from(active_values(where, lanes), size_of_item * len(_items(instruction.operands[1])))
-    )
+    size = _copied_bytes(instruction)
+    if size is None:
+        size = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8 * len(_items(instruction.operands[1]))
+    # Until a copy has ended, a load there is in a race.
+    places.difference_update(_bytes_from(active_values(where, lanes), size))
 
 
-def _is_copy(instruction: Instruction) -> bool:
-    """Return whether an instruction is a copy by threads, which fills all its bytes in shared memory."""
-    return instruction.opcode.startswith(("cp.async.ca.", "cp.async.cg.")) and isinstance(
-        instruction.operands[2], Immediate
-    )
+def _copied_bytes(instruction: Instruction) -> int | None:
+    """Return how many bytes of shared memory a thread of a copy by threads fills, None for any other instruction."""
+    if not instruction.opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
+        return None
+    size = instruction.operands[2]
+    return size.value if isinstance(size, Immediate) else None
 
 
 def _meets_places(machine: Machine, operand: Operand, size: int) -> bool:
@@ -339,7 +336,7 @@ def _plan(kernel: Kernel, opcodes: OpcodeTable) -> _Plan | None:
     each_store = [each for each in kernel.instructions if each.opcode.startswith("st.") and ".param" not in each.opcode]
     in_shared = any(id(each) in stores and ".local" not in each.opcode for each in each_store)
     others = {id(each) for each in each_store if id(each) not in stores and "global" not in each.opcode.split(".")}
-    others |= {id(each) for each in kernel.instructions if in_shared and _is_copy(each)}
+    others |= {id(each) for each in kernel.instructions if in_shared and _copied_bytes(each) is not None}
     rows = {id(each) for each in kernel.instructions if in_shared and each.opcode.startswith("ldmatrix.")}
     readers = {id(each) for each in kernel.instructions if in_shared and _reads_shared_memory(each)}
     followed = frozenset(map(id, loads)), joins, frozenset(apart)

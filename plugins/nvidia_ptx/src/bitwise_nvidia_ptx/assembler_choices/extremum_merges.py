@@ -10,17 +10,16 @@ from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
 from bitwise_nvidia_ptx.assembler_choices.roots import extrema_of_one_number, share_number
 from bitwise_nvidia_ptx.assembler_choices.sources import Sources
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
 
 _SIGN_XORED = re.compile(r"(min|max)[\w.]*\.xorsign\.abs\.(b?f\d+(x2)?)")
-_FORMS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64"}
-"""The formats of numbers, by their types in opcodes; pairs have none."""
 
 
 def extremum_merges(instruction: Instruction, sources: Sources) -> Iterator[Merge]:
     """Yield what ptxas may merge with an extremum of floats, or with a copy of a sign."""
     opcode, base, operands = instruction.opcode, instruction.opcode.split(".", 1)[0], instruction.operands[1:]
     kind = opcode.rsplit(".", 1)[-1]
-    form = FLOAT_FORMATS[_FORMS[kind]] if kind in _FORMS else None
+    form = FLOAT_FORMATS[FORMATS[kind]] if kind in FORMATS else None  # pairs have none
     if _SIGN_XORED.fullmatch(opcode) and sources.of_kind(operands, _is_of_floats):
         what = "an extremum with the signs of NaNs that an operation before it may leave as they are"
         yield Merge(what, form=form if kind == "f32" else None)

@@ -14,12 +14,12 @@ from bitwise_core.assembly.module import Instruction
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
 from bitwise_nvidia_ptx.assembler_choices.sources import Sources
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
 
 _OF_FLOATS = re.compile(
     r"(add|sub|mul|fma|min|max|neg|abs|cvt|div|rcp|sqrt|rsqrt|ex2|lg2|sin|cos|tanh)\.([\w.]*\.)?(b?f16|f32|f64)(x2)?"
 )
 _RESULT = re.compile(r"cvt\.(?:[\w]+\.)*?(b?f16|f32|f64)(x2)?\.")
-_FORMS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64"}
 
 
 def literal_nan_merges(instruction: Instruction, sources: Sources) -> Iterator[Merge]:
@@ -27,14 +27,14 @@ def literal_nan_merges(instruction: Instruction, sources: Sources) -> Iterator[M
     found = _OF_FLOATS.fullmatch(instruction.opcode)
     if found is None:
         return
-    elements = FLOAT_FORMATS[_FORMS[found.group(3)]], 2 if found.group(4) else 1
+    elements = FLOAT_FORMATS[FORMATS[found.group(3)]], 2 if found.group(4) else 1
     holds = partial(_is_nan, *elements)
     operands = instruction.operands[1:]
     if all(map(sources.is_known, operands)) and any(
         sources.moves_literal(each, holds, instruction) for each in operands
     ):
         written = _RESULT.match(instruction.opcode)
-        result = (FLOAT_FORMATS[_FORMS[written.group(1)]], 2 if written.group(2) else 1) if written else elements
+        result = (FLOAT_FORMATS[FORMATS[written.group(1)]], 2 if written.group(2) else 1) if written else elements
         yield Merge("an operation on floats with a literal NaN, of which it may keep the bits", makes_nan=result)
 
 

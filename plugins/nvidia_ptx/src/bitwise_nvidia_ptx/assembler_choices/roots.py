@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector, registers_of
-from bitwise_nvidia_ptx.assembler_choices.sources import Sources
+from bitwise_nvidia_ptx.assembler_choices.sources import EXTREMUM_OF_FLOATS, Sources
 
 _FLOAT = re.compile(r"\.(b?f|tf|e\d)\w*")
 _KEEPING = frozenset(
@@ -24,8 +24,6 @@ _KEEPING = frozenset(
 _IN_PLACE = frozenset({"mov", "selp", "and", "or", "xor", "not", "lop3", "min", "max", "copysign"})
 _SIGNS = frozenset({"neg", "abs"})
 """Operations that move no bit to another place of the register: these, and those on signs of floats."""
-
-_EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 
 _REGISTER = re.compile(r"'%[^']*'")
 _DEPTH = 4
@@ -187,7 +185,7 @@ def extrema_of_one_number(sources: Sources) -> AbstractSet[int]:
     """
     if not sources.knows_extrema:
         sources.knows_extrema = True
-        pending = [each for each in sources.kernel.instructions if _EXTREMUM_OF_FLOATS.fullmatch(each.opcode)]
+        pending = [each for each in sources.kernel.instructions if EXTREMUM_OF_FLOATS.fullmatch(each.opcode)]
         changed = True
         while changed:
             found = [each for each in pending if _is_of_one_number(each, sources)]

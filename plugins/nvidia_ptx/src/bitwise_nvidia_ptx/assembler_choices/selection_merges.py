@@ -20,11 +20,11 @@ from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_by_operatio
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
 from bitwise_nvidia_ptx.assembler_choices.roots import roots_of
 from bitwise_nvidia_ptx.assembler_choices.sources import ONES, WIDTHS, Sources, bits_of
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
 
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _EXTREMUM = re.compile(r"(min|max)(?:\.ftz)?\.([suf](?:32|64))")
 _ORDER = re.compile(r"setp\.(?:lt|le|gt|ge|lo|ls|hi|hs)u?(?:\.(?:and|or|xor))?(?:\.ftz)?\.([suf](?:32|64))")
-_FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 MINUS_ZERO, MINUS_ONE = 0x80000000, 0xBF800000
 _GUARDED_EXTREMUM = re.compile(r"(min|max)[\w.]*\.f32")
 _NEGATED_CHOICE = "a selection between -0 and -1 with a conversion of the predicate, which returns +0"
@@ -204,7 +204,7 @@ def _of_clamps(instruction: Instruction, sources: Sources) -> Iterator[Merge]:
                     yield Merge("a minimum and a maximum into an operation that returns no zero of this sign")
                 elif outer[0] is _HIGH:
                     what = "a minimum and a maximum into an operation that returns 0 for a NaN"
-                    yield Merge(what, form=FLOAT_FORMATS[_FORMATS[kind]])
+                    yield Merge(what, form=FLOAT_FORMATS[FORMATS[kind]])
 
 
 def _bounds(

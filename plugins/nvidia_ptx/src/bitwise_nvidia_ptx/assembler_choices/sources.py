@@ -34,7 +34,7 @@ _BETWEEN_INTEGERS = re.compile(r"cvt\.(sat\.)?[su]\d+\.[su]\d+")
 _OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide|hi)|min|max|div)\.(cc\.)?[su]\d+")
 _SAME_FORMAT = re.compile(r"cvt\.(ftz\.)?(b?f16|f32|f64)\.\2")
 """Conversions that return their operand, or flush it."""
-_EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
+EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
 
 
@@ -368,7 +368,7 @@ class Sources:
             return True
         if _SAME_FORMAT.fullmatch(instruction.opcode) is not None:
             return True
-        bounds = _EXTREMUM_OF_FLOATS.fullmatch(instruction.opcode) is not None
+        bounds = EXTREMUM_OF_FLOATS.fullmatch(instruction.opcode) is not None
         if bounds and any(map(self.is_literal, sources)):
             return True
         if base in ("lop3", "bfe", "bfi", "shf", "dp4a", "addc", "subc", "madc") or _BETWEEN_INTEGERS.fullmatch(
