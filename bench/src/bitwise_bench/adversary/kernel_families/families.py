@@ -25,6 +25,7 @@ from bitwise_bench.adversary.kernel_families import (
     update_kernels,
     warp_kernels,
     wave_kernels,
+    way_kernels,
 )
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
@@ -47,6 +48,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         **warp_kernels.FAMILIES,
         **tensor_memory_kernels.FAMILIES,
         **wave_kernels.FAMILIES,
+        **way_kernels.FAMILIES,
     }
 )
 """Every family."""
