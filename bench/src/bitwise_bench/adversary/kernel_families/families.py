@@ -9,6 +9,7 @@ from bitwise_bench.adversary import contraction_kernels
 from bitwise_bench.adversary.block_programs import Family
 from bitwise_bench.adversary.kernel_families import (
     argument_kernels,
+    argument_loops,
     block_kernels,
     bulk_kernels,
     cluster_kernels,
@@ -31,6 +32,7 @@ from bitwise_bench.adversary.kernel_families import (
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         **argument_kernels.FAMILIES,
+        **argument_loops.FAMILIES,
         **block_kernels.FAMILIES,
         **bulk_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
