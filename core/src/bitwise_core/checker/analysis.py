@@ -16,8 +16,9 @@ from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.missing_tensors import missing_tensors
-from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
+from bitwise_core.checker.parametric.given_launch import stores_distinct_elements, writes_shared_buffer
 from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
+from bitwise_core.checker.parametric.program_text import text_signature
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
@@ -25,6 +26,7 @@ from bitwise_core.checker.workers.collector_pause import PROCESS_COLLECTOR, Coll
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers
+from bitwise_core.execution.clusters import cluster_shape
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
@@ -69,6 +71,12 @@ MAXIMUM_LANES = 1 << 21
 
 MAXIMUM_WORK = 200_000_000
 """Launches of at most this many thread steps may be executed in full; larger ones are decided by block symmetry."""
+
+SHARED_BUFFERS = (
+    "two pointers of the given launch address one buffer, which the kernel writes: this launch was executed too, and "
+    "for other launches, pointers address buffers that do not overlap"
+)
+"""The note of an analysis for every launch."""
 
 FEW_LANES = 1 << 16
 """Launches of at most this many threads run in a few batches: block symmetry saves nothing there."""
@@ -320,6 +328,41 @@ class Session:
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:
             self._reject_undetermined_launch(found.run, module, source.launch, arch, notes)
+            if found.program_only is None:
+                self._compare_shared_buffers(partial_result, found.run, source.launch, arch, notes)
+
+    def _compare_shared_buffers(
+        self, partial_result: _PartialResult, run: Run, launch: Launch, arch: Arch, notes: tuple[str, ...]
+    ) -> None:
+        """Make the outputs of the given launch part of the signature where it does not fulfil an assumption.
+
+        The function of a kernel is that of a launch whose pointers address different buffers.  Where two of them
+        address one that the kernel writes, the kernel is executed, or else its text alone is compared.
+        """
+        module, signature = partial_result.module, partial_result.signature
+        assert module is not None
+        assert signature is not None
+        outputs: dict[int, Output] | None = None
+        try:
+            prepared = replace(prepare_launch(module, arch, launch, notes), assume=self.options.assume)
+            if not writes_shared_buffer(run, prepared, self.buffers):
+                return
+            outputs = outputs_of_all_blocks(prepared, self.buffers, self.options, MAXIMUM_CHECKED_WORK)
+        except (Unsupported, WorkLimitExceeded):
+            outputs = None
+        except ManifestError:
+            return
+        if outputs is not None:
+            digest = blake2b(signature + output_signature(outputs), digest_size=16)
+            partial_result.signature = digest.digest()
+            partial_result.notes = (*partial_result.notes, SHARED_BUFFERS)
+            return
+        kernel = module.kernel(launch.entry)
+        partial_result.signature = text_signature(module, kernel, arch, cluster_shape(kernel, launch.cluster))
+        partial_result.program_only = (
+            "only the program text is compared, up to names (two pointers of the launch address one buffer, which the "
+            "kernel writes)"
+        )
 
     def _reject_undetermined_launch(
         self, run: Run, module: Module, launch: Launch, arch: Arch, notes: tuple[str, ...]

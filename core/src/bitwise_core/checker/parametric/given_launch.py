@@ -7,6 +7,7 @@ concluded where a symbol has no number, such as the iteration of a loop.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
@@ -57,6 +58,25 @@ def stores_distinct_elements(run: Run, prepared: PreparedLaunch, buffers: Mappin
         return _GivenLaunch(run, machine).is_free_of_conflicts()
     except _Undecided:
         return False
+
+
+def writes_shared_buffer(run: Run, prepared: PreparedLaunch, buffers: Mapping[str, int]) -> bool:
+    """Whether the kernel may write a buffer that several arguments of the launch name.
+
+    `run` is an execution of the kernel.  Raises ManifestError where the launch does not fit the kernel.
+    """
+    described = [each if each.tensor_map is None else each.tensor_map for each in prepared.launch.args]
+    named = Counter(each.buffer for each in described if each.buffer is not None)
+    shared = {buffers[name] for name, count in named.items() if count > 1}
+    if not shared:
+        return False
+    if any(each.tensor_map is not None and named[each.tensor_map.buffer] > 1 for each in prepared.launch.args):
+        return True
+    memory = GlobalMemory(TermDomain())
+    machine = machine_for(prepared, memory, buffers, np.arange(1), SHARED_LIMIT)
+    pointers = _GivenLaunch(run, machine).pointers
+    written = {each.access.pointer for each in run.memory.stored} | set(run.memory.contributed)
+    return any(pointers.get(each) is None or pointers[each] in shared for each in written)
 
 
 class _GivenLaunch:
