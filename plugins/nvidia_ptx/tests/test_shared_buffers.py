@@ -1,12 +1,12 @@
 # ruff: noqa: E501 - a line of PTX is read as one
-"""Verdicts for every launch of kernels that are given a launch in which two pointers address one buffer."""
+"""Verdicts for every launch of kernels that are given a launch that does not fulfil an assumption."""
 
 from __future__ import annotations
 
 import pytest
 
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import SHARED_BUFFERS
+from bitwise_core.checker.analysis import GIVEN_LAUNCH_TOO
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome, Verdict
@@ -41,7 +41,7 @@ def test_what_a_load_finds_after_a_store_to_its_buffer_is_compared_in_that_launc
     assert verdict(AGAIN, KEPT, *buffers).outcome is Outcome.UNPROVED
     found = verdict(BEFORE, KEPT, *buffers)
     assert found.outcome is Outcome.EQUAL
-    assert SHARED_BUFFERS in found.notes
+    assert GIVEN_LAUNCH_TOO in found.notes
 
 
 @pytest.mark.parametrize("buffers", [("x", "y", "z"), ("x", "y", "y")])
@@ -49,7 +49,7 @@ def test_buffers_that_are_only_read_may_be_one(buffers: tuple[str, ...]) -> None
     for text in (AGAIN, BEFORE):
         found = verdict(text, KEPT, *buffers)
         assert found.outcome is Outcome.EQUAL
-        assert SHARED_BUFFERS not in found.notes
+        assert GIVEN_LAUNCH_TOO not in found.notes
 
 
 def test_only_the_text_is_compared_where_the_launch_is_not_executed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +58,23 @@ def test_only_the_text_is_compared_where_the_launch_is_not_executed(monkeypatch:
     assert found.outcome is Outcome.UNKNOWN
     assert "two pointers of the launch address one buffer" in found.reason
     assert verdict(KEPT, KEPT.replace("%r1;", "%r1 ;"), "x", "x", "y").outcome is Outcome.EQUAL
+
+
+SIZED = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global .align 16 out, .param .u64 .ptr .global .align 16 in, .param .u32 n) .reqntid 32
+{ .reg .b32 %r<30>; .reg .b64 %d<30>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; ld.param.u32 %r2, [n]; mov.u32 %r0, %tid.x; mov.u32 %r8, %ctaid.x;
+mad.lo.s32 %r6, %r8, 32, %r0; mul.wide.s32 %d2, %r6, 8; add.s64 %d2, %d1, %d2; ld.global.b32 %r10, [%d2]; ld.global.b32 %r11, [%d2+4];
+mul.wide.s32 %d3, %r6, 4; add.s64 %d3, %d0, %d3; mul.wide.s32 %d5, %r2, 4; add.s64 %d6, %d3, %d5;
+"""
+FIRST, SECOND = "st.global.b32 [%d3], %r10;", "st.global.b32 [%d6], %r11;"
+
+
+@pytest.mark.parametrize(("size", "outcome"), [(0, Outcome.UNPROVED), (64, Outcome.EQUAL), (100, Outcome.EQUAL)])
+def test_stores_at_different_indices_are_compared_where_they_meet_in_the_given_launch(size: int, outcome: Outcome) -> None:
+    arguments = (*(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("a", "b")), Argument(kind="i32", value=size))
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
+    left, right = (Source("k", f"{SIZED} {stores} ret; }}", launch) for stores in (FIRST + SECOND, SECOND + FIRST))
+    assert compare(left, right, SM90, Options(every_launch=True, audit_contraction=False)).verdict.outcome is outcome
