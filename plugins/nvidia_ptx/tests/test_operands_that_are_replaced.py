@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ptx_programs import hashes, text
 from bitwise_nvidia_ptx.assembler.ptxas import Ptxas
+from ptx_programs import hashes, text
 
 SHARED = ".shared .align 16 .b8 room[512]; .local .align 16 .b8 own[64];"
 PLACES = "mul.wide.u32 %d2, %r0, 32; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2; ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d4]; mov.u32 %r11, room; mad.lo.u32 %r11, %r0, 16, %r11; st.shared.v4.b32 [%r11], {%r1, %r2, %r3, %r4}; mov.u64 %d7, own; mov.b64 %d8, {%r4, %r3}; mov.b64 %d9, {%r2, %r1}; st.local.v2.b64 [%d7], {%d8, %d9}; bar.warp.sync -1; setp.eq.u32 %p1, %r1, 5;"

@@ -73,8 +73,13 @@ FIRST, SECOND = "st.global.b32 [%d3], %r10;", "st.global.b32 [%d6], %r11;"
 
 
 @pytest.mark.parametrize(("size", "outcome"), [(0, Outcome.UNPROVED), (64, Outcome.EQUAL), (100, Outcome.EQUAL)])
-def test_stores_at_different_indices_are_compared_where_they_meet_in_the_given_launch(size: int, outcome: Outcome) -> None:
-    arguments = (*(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("a", "b")), Argument(kind="i32", value=size))
+def test_stores_at_different_indices_are_compared_where_they_meet_in_the_given_launch(
+    size: int, outcome: Outcome
+) -> None:
+    arguments = (
+        *(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("a", "b")),
+        Argument(kind="i32", value=size),
+    )
     launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
     left, right = (Source("k", f"{SIZED} {stores} ret; }}", launch) for stores in (FIRST + SECOND, SECOND + FIRST))
     assert compare(left, right, SM90, Options(every_launch=True, audit_contraction=False)).verdict.outcome is outcome

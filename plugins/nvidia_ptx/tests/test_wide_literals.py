@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
 """Literals of 64 bits as operands of fp32: the assembler rounds them, and so does the parser."""
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def test_a_literal_of_64_bits_is_rounded_where_the_operand_is_fp32(name: str) ->
     body = LOADS + ROUNDED[name] + store("%f2", 32)
     decimal, pattern = body.format("1.2"), body.format("0f3F99999A")
     if not name.startswith(("update", "choice by", "sign of")):  # atomic sums and slct have no result here
-        assert hashes(decimal) == hashes(body.format("0d3FF3333333333333")) == hashes(pattern) != hashes(body.format("2.2"))
+        assert (
+            hashes(decimal)
+            == hashes(body.format("0d3FF3333333333333"))
+            == hashes(pattern)
+            != hashes(body.format("2.2"))
+        )
     assert PTXAS.digest(text(decimal)) == PTXAS.digest(text(pattern))
     assert [each.operands for each in parse(text(decimal), "a").kernels[0].instructions] == [
         each.operands for each in parse(text(pattern), "b").kernels[0].instructions
@@ -73,7 +79,9 @@ def test_literals_are_rounded_as_the_assembler_rounds_them() -> None:
     )  # fmt: skip
     for bits in (*edges, *(dice.choice((0x36, 0x3F, 0x47)) << 56 | dice.getrandbits(56) for _ in range(4))):
         body = "selp.f32 %f2, %f1, {}, %p1;"
-        assert PTXAS.digest(kernel(body, f"0d{bits:016X}")) == PTXAS.digest(kernel(body, f"0f{rounded(bits):08X}")), hex(bits)
+        assert PTXAS.digest(kernel(body, f"0d{bits:016X}")) == PTXAS.digest(kernel(body, f"0f{rounded(bits):08X}")), (
+            hex(bits)
+        )
 
 
 def test_a_vector_that_is_stored_keeps_its_registers() -> None:

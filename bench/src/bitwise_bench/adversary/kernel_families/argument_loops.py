@@ -53,7 +53,10 @@ def _text(made: Mapping[str, str]) -> str:
     step, load = made["step"], made["load"].format(other=made["other"])
     body = " ".join((made["index"], made["mask"], made["address"], load, made["fold"], made["also"]))
     begin = f"mov.b32 %r20, {made['initial']}; mov.b32 %r21, {made['second']}; mov.b32 %r30, {made['start']};"
-    following, whole = f"add.s32 %r30, %r30, {step};", f"add.s32 %r40, %r2, {int(step) - 1}; div.s32 %r40, %r40, {step};"
+    following, whole = (
+        f"add.s32 %r30, %r30, {step};",
+        f"add.s32 %r40, %r2, {int(step) - 1}; div.s32 %r40, %r40, {step};",
+    )
     turn = "add.s32 %r41, %r41, 1; setp.lt.s32 %p2, %r41, %r40; @%p2 bra AGAIN; DONE:"
     counted = f"mov.b32 %r41, 0; setp.lt.s32 %p2, %r40, 1; @%p2 bra DONE; AGAIN: {body} {following} {turn}"
     loop = {

@@ -230,7 +230,11 @@ def _later_blocks(dice: random.Random) -> Shape:
         whole(waited, other, apart=False), whole(waited, use, apart=True, load="ld.volatile.global"), whole(waited, use, apart=True, load="ld.global.nc"), whole(waited[: max(1, len(waited) - 1)], use, apart=True),
     ]  # fmt: skip
     flag = ("st.release.gpu.global.u32 [%d54], 1;", "st.relaxed.gpu.global.u32 [%d54], 1;", "st.global.u32 [%d54], 1;", "st.volatile.global.u32 [%d54], 1;")  # fmt: skip
-    sets = [*(f"@%p9 {each}" for each in flag), f"fence.acq_rel.gpu; @%p9 {flag[1]}", *_atoms("exch.b32 %r70, [%d54], 1")]
+    sets = [
+        *(f"@%p9 {each}" for each in flag),
+        f"fence.acq_rel.gpu; @%p9 {flag[1]}",
+        *_atoms("exch.b32 %r70, [%d54], 1"),
+    ]
     first, second = dice.choice(sets[:1] * 4 + sets), dice.choice(sets)
     clear = "mov.b32 %r20, 0; mov.b32 %r21, 0; mov.b32 %r22, 0; mov.b32 %r23, 0;"
     own = _PART if kind != "chain" else "mov.b32 %r81, 0;"

@@ -1,8 +1,8 @@
 """Literals of 64 bits, which a decimal fraction and `0d` give, as operands of each type.
 
-PTX ISA 8.7, "Floating-Point Constants": such a literal is a number of fp64.  An assembler rounds it where an operand has
-the type f32.  Measured with ptxas 12.8: to nearest, ties to even; a number beyond the range becomes an infinity; a NaN
-keeps its sign and the upper bits of its payload, and becomes quiet.
+PTX ISA 8.7, "Floating-Point Constants": such a literal is a number of fp64.  An assembler rounds it where an operand
+has the type f32.  Measured with ptxas 12.8: to nearest, ties to even; a number beyond the range becomes an infinity; a
+NaN keeps its sign and the upper bits of its payload, and becomes quiet.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def _of_type(operand: Operand, kind: str, opcode: str) -> Operand:
         return Immediate(rounded(operand.value), "f32")
     if isinstance(operand, Immediate) and kind in ("f64", "b64"):
         return operand
-    raise ParseError(f"{opcode} takes no literal of fp64, which a decimal fraction is; write its bits, such as 0f3F800000")
+    raise ParseError(
+        f"{opcode} takes no literal of fp64, which a decimal fraction is; write its bits, such as 0f3F800000"
+    )
 
 
 def rounded(bits: int) -> int:
