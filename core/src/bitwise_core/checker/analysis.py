@@ -17,7 +17,7 @@ from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.missing_tensors import missing_tensors
-from bitwise_core.checker.parametric.given_launch import stores_distinct_elements, writes_shared_buffer
+from bitwise_core.checker.parametric.given_launch import may_wrap, stores_distinct_elements, writes_shared_buffer
 from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
 from bitwise_core.checker.parametric.program_text import text_signature
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
@@ -76,8 +76,8 @@ MAXIMUM_WORK = 200_000_000
 """Launches of at most this many thread steps may be executed in full; larger ones are decided by block symmetry."""
 
 GIVEN_LAUNCH_TOO = (
-    "in the given launch, two pointers address one buffer that the kernel writes, or it stores to an element twice: "
-    "this launch was executed and compared, too"
+    "in the given launch, integers may wrap around, two pointers address one buffer that the kernel writes, or it "
+    "stores to an element twice: this launch was executed and compared, too"
 )
 """The note of an analysis for every launch."""
 
@@ -347,15 +347,17 @@ class Session:
 
         The function of a kernel is that of a launch whose pointers address different buffers, and whose indices are
         those of different elements.  Where two pointers address one buffer that the kernel writes, or where it
-        `stores_twice` to an element, the kernel is executed, or else its text alone is compared.
+        `stores_twice` to an element, the kernel is executed, or else its text alone is compared.  Where indices may
+        wrap around, it is executed if it takes little work.
         """
         module, signature = partial_result.module, partial_result.signature
         assert module is not None
         assert signature is not None
-        outputs: dict[int, Output] | None = None
+        outputs, shared = None, False
         try:
             prepared = replace(prepare_launch(module, arch, launch, notes), assume=self.options.assume)
-            if not stores_twice and not writes_shared_buffer(run, prepared, self.buffers):
+            shared = writes_shared_buffer(run, prepared, self.buffers)
+            if not shared and not stores_twice and not may_wrap(run, launch):
                 return
             outputs = outputs_of_all_blocks(prepared, self.buffers, self.options, MAXIMUM_CHECKED_WORK)
         except (Unsupported, WorkLimitExceeded):
@@ -366,6 +368,7 @@ class Session:
             digest = blake2b(signature + output_signature(outputs), digest_size=16)
             partial_result.signature = digest.digest()
             partial_result.notes = (*partial_result.notes, GIVEN_LAUNCH_TOO)
+        if outputs is not None or not (shared or stores_twice):
             return
         kernel = module.kernel(launch.entry)
         partial_result.signature = text_signature(module, kernel, arch, cluster_shape(kernel, launch.cluster))

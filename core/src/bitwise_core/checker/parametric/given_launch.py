@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.signature import Run
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.launch import buffer_at
+from bitwise_core.execution.launch import Launch, buffer_at
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
@@ -37,6 +37,7 @@ _OPERATIONS = _DIVISIONS | frozenset(
     ("min.s32", "min.u32", "max.s32", "max.u32", "and.b32", "or.b32", "xor.b32", "shr.s32", "shr.u32", "shl.b32")
 )
 """The operations on symbols that are evaluated."""
+_INDICES = frozenset({"i8", "i16", "i32", "u8", "u16", "u32"})
 SPARSE = 16
 """Addresses are counted in a table if it is at most this many times longer than the number of addresses."""
 
@@ -77,6 +78,17 @@ def writes_shared_buffer(run: Run, prepared: PreparedLaunch, buffers: Mapping[st
     pointers = _GivenLaunch(run, machine).pointers
     written = {each.access.pointer for each in run.memory.stored} | set(run.memory.contributed)
     return any(pointers.get(each) is None or pointers[each] in shared for each in written)
+
+
+def may_wrap(run: Run, launch: Launch) -> bool:
+    """Whether an index of 32 bits may wrap around in the launch, which the analysis of the kernel assumes not to be.
+
+    It is not expected to where no scalar is negative, and the product of two of them has less than 32 bits.
+    """
+    if not run.domain.integers.wraps_assumed:
+        return False
+    scalars = [int(each.value) for each in launch.args if each.kind in _INDICES and each.value is not None]
+    return min(scalars, default=0) < 0 or prod(sorted(scalars)[-2:]) > LARGEST_INDEX
 
 
 class _GivenLaunch:

@@ -83,3 +83,17 @@ def test_stores_at_different_indices_are_compared_where_they_meet_in_the_given_l
     launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
     left, right = (Source("k", f"{SIZED} {stores} ret; }}", launch) for stores in (FIRST + SECOND, SECOND + FIRST))
     assert compare(left, right, SM90, Options(every_launch=True, audit_contraction=False)).verdict.outcome is outcome
+
+
+WIDENED = "mul.wide.{0}32 %d7, %r2, 4; shr.u64 %d7, %d7, 32; cvt.u32.u64 %r12, %d7; add.u32 %r10, %r10, %r12; st.global.b32 [%d3], %r10; ret; }}"
+
+
+@pytest.mark.parametrize(("size", "outcome"), [(5, Outcome.EQUAL), (-5, Outcome.UNPROVED)])
+def test_a_negative_argument_that_is_widened_is_compared_in_the_given_launch(size: int, outcome: Outcome) -> None:
+    arguments = (
+        *(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("a", "b")),
+        Argument(kind="i32", value=size),
+    )
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
+    left, right = (Source("k", SIZED + WIDENED.format(sign), launch) for sign in "su")
+    assert compare(left, right, SM90, Options(every_launch=True, audit_contraction=False)).verdict.outcome is outcome
