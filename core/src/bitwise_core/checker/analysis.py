@@ -17,7 +17,12 @@ from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.missing_tensors import missing_tensors
-from bitwise_core.checker.parametric.given_launch import may_wrap, stores_distinct_elements, writes_shared_buffer
+from bitwise_core.checker.parametric.given_launch import (
+    may_wrap,
+    shared_buffers,
+    stores_distinct_elements,
+    writes_shared_buffer,
+)
 from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
 from bitwise_core.checker.parametric.program_text import text_signature
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
@@ -353,11 +358,14 @@ class Session:
         module, signature = partial_result.module, partial_result.signature
         assert module is not None
         assert signature is not None
-        outputs, shared = None, False
+        wraps = may_wrap(run, launch)
+        if not stores_twice and not wraps and not shared_buffers(launch):
+            return
+        outputs, violates = None, stores_twice
         try:
             prepared = replace(prepare_launch(module, arch, launch, notes), assume=self.options.assume)
-            shared = writes_shared_buffer(run, prepared, self.buffers)
-            if not shared and not stores_twice and not may_wrap(run, launch):
+            violates = violates or writes_shared_buffer(run, prepared, self.buffers)
+            if not violates and not wraps:
                 return
             outputs = outputs_of_all_blocks(prepared, self.buffers, self.options, MAXIMUM_CHECKED_WORK)
         except (Unsupported, WorkLimitExceeded):
@@ -368,7 +376,7 @@ class Session:
             digest = blake2b(signature + output_signature(outputs), digest_size=16)
             partial_result.signature = digest.digest()
             partial_result.notes = (*partial_result.notes, GIVEN_LAUNCH_TOO)
-        if outputs is not None or not (shared or stores_twice):
+        if outputs is not None or not violates:
             return
         kernel = module.kernel(launch.entry)
         partial_result.signature = text_signature(module, kernel, arch, cluster_shape(kernel, launch.cluster))

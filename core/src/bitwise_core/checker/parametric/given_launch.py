@@ -61,22 +61,28 @@ def stores_distinct_elements(run: Run, prepared: PreparedLaunch, buffers: Mappin
         return False
 
 
+def shared_buffers(launch: Launch) -> frozenset[str]:
+    """The buffers that several arguments of a launch name."""
+    described = [each if each.tensor_map is None else each.tensor_map for each in launch.args]
+    named = Counter(each.buffer for each in described if each.buffer is not None)
+    return frozenset(name for name, count in named.items() if count > 1)
+
+
 def writes_shared_buffer(run: Run, prepared: PreparedLaunch, buffers: Mapping[str, int]) -> bool:
     """Whether the kernel may write a buffer that several arguments of the launch name.
 
     `run` is an execution of the kernel.  Raises ManifestError where the launch does not fit the kernel.
     """
-    described = [each if each.tensor_map is None else each.tensor_map for each in prepared.launch.args]
-    named = Counter(each.buffer for each in described if each.buffer is not None)
-    shared = {buffers[name] for name, count in named.items() if count > 1}
-    if not shared:
+    names = shared_buffers(prepared.launch)
+    if not names:
         return False
-    if any(each.tensor_map is not None and named[each.tensor_map.buffer] > 1 for each in prepared.launch.args):
+    if any(each.tensor_map is not None and each.tensor_map.buffer in names for each in prepared.launch.args):
         return True
     memory = GlobalMemory(TermDomain())
     machine = machine_for(prepared, memory, buffers, np.arange(1), SHARED_LIMIT)
     pointers = _GivenLaunch(run, machine).pointers
     written = {each.access.pointer for each in run.memory.stored} | set(run.memory.contributed)
+    shared = {buffers[name] for name in names}
     return any(pointers.get(each) is None or pointers[each] in shared for each in written)
 
 
