@@ -157,7 +157,7 @@ def _fork(test: str, ways: Sequence[str], number: int, *, exchanged: bool) -> st
 def _slot(dice: random.Random, number: int, tests: tuple[str, ...]) -> Slot:
     """Return a fork and variants of it."""
     pieces = [[_piece(dice, number * 10 + each) for each in range(dice.randint(0 if way else 1, 2))] for way in (0, 1)]
-    if dice.random() < 0.3:
+    if dice.random() < 0.6:
         pieces[1] = list(pieces[0])  # the same way twice, but for its variants
     made = [" ".join(each.text for each in way) for way in pieces]
     texts = dict.fromkeys([_fork(tests[0], made, number, exchanged=False)])
@@ -190,7 +190,7 @@ def _ways(dice: random.Random) -> Shape:
     tests = dice.choice(_TESTS)
     for number in range(dice.choice((1, 1, 1, 2))):
         slots += [_slot(dice, number, tests), dice.choice(_AFTER if number == 0 else (_AFTER[0], _AFTER[1]))]
-        if dice.random() < 0.3:
+        if dice.random() < 0.6:
             tests = dice.choice(_TESTS)
     return Shape(slots, 64, fixed=(1, 0), first=True)
 
