@@ -188,8 +188,9 @@ def _observing(
             wrong(f"reads {each}, which it does not declare")
         for each in sorted(written - writes):
             wrong(f"writes {each}, which it does not declare")
+        late = frozenset(map(storage, recorder.late)) & reads - writes - {execution_mask}
         if everywhere:
-            for each in sorted(frozenset(map(storage, recorder.late)) & reads - writes):
+            for each in sorted(late):
                 wrong(f"reads {each} after it has written a register, which may be the same one in another instruction")
         if written:
             for each in sorted((writes - written) & live):
