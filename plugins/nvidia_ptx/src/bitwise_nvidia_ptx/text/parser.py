@@ -348,7 +348,9 @@ class _FunctionParser:
                 found = self._indexed(found)
             elif base == "setp":
                 opcode = _TYPE_OF_COMPARISON.sub(r"setp\2\1", opcode)
-        return Instruction(opcode, of_operand_types(opcode, found), guard, line, source, span)
+        if "." in text or "e" in text or "E" in text or "0d" in text or "0D" in text:  # as every literal of 64 bits has
+            found = of_operand_types(opcode, found)
+        return Instruction(opcode, found, guard, line, source, span)
 
     def _check_call(self, found: tuple[Operand, ...]) -> None:
         target = found[1] if len(found) > 1 else None
