@@ -139,6 +139,25 @@ def test_an_instruction_that_differs_from_its_declaration_is_detected(name: str,
     assert all(said in why for why in broken.values()), broken
 
 
+def read_again(old: Builder, instruction: Instruction, context: Context) -> Step:
+    """The instruction, which then reads its operands once more."""
+    inner = old(instruction, context)
+
+    def step(machine: Machine) -> None:
+        inner(machine)
+        for each in instruction.operands[1:]:
+            machine.read(each)
+
+    return step
+
+
+def test_an_instruction_that_reads_an_operand_after_it_has_written_one_is_detected() -> None:
+    found = outcomes(Suite(module(opcode("mul", read_again)), SAMPLES), "test_signatures_are_stable", CHANGES)
+    broken = {law: why for law, why in found.items() if not why.startswith("skipped: ")}
+    assert {law.split("[")[0] for law in broken} == {LAW}
+    assert all("after it has written a register" in why for why in broken.values()), broken
+
+
 def test_an_unmodelled_instruction_is_detected() -> None:
     table = OpcodeTable(TOY1.opcodes)
     del table.opcodes["rcp"]

@@ -38,7 +38,7 @@ def instruction(text: str, before: str = "") -> Instruction:
 
 
 def operand(text: str, before: str = "") -> Operand:
-    return instruction(f"mov.b32 %r0, {text};", before).operands[1]
+    return instruction(f"mov.b64 %rd0, {text};", before).operands[1]
 
 
 def registers(*names: str) -> tuple[Register, ...]:

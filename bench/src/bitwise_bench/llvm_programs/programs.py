@@ -133,6 +133,12 @@ class _Builder:
         signed = number - (1 << bits) if number >> bits - 1 else number
         return Named(str(signed), np.full(LANES, number, dtype=np.uint64).astype(pattern_type(kind)))
 
+    def hidden(self, kind: str, value: Named) -> Named:
+        """Write an empty instruction of an assembler that returns a value, and return its result."""
+        made = Named(self.fresh(), value.patterns)
+        self.lines.append(f'  {made.name} = call {kind} asm sideeffect "", "=v,0"({kind} {value.name})')
+        return made
+
     def load(self, number: int) -> tuple[str, Array]:
         """Write the load of an input, and return its type and contents."""
         kind = self.dice.choice(TYPES)
@@ -149,6 +155,8 @@ class _Builder:
         found = _by_result()
         operation = self.dice.choice(found[self.dice.choice(sorted(found))])
         operands = [self.operand(kind) for kind in operation.operands]
+        if operation.hidden:
+            operands = [self.hidden(kind, each) for kind, each in zip(operation.operands, operands, strict=True)]
         options: dict[str, object] = {"active": self.active} if operation.crosses else {}
         number = self.dice.choice(operation.choices) if operation.choices else 0
         if operation.choices:

@@ -23,7 +23,10 @@ from bitwise_core.execution.simulation import simulate
     )
 )
 def test_instructions_match_their_declarations(suite: Suite, kernel: Kernel) -> None:
-    """While a sample runs, each step reads and writes the declared registers and goes where its effects say."""
+    """While a sample runs, each step reads and writes the declared registers and goes where its effects say.
+
+    It reads all of its operands before it writes a register: in another instruction, both may be the same one.
+    """
     arch, group = suite.arch(kernel.group.arch), kernel.group
     ready, found = observed(prepare(group.source(kernel.file), arch, OPTIONS))
     if group.expected.runs:

@@ -42,12 +42,16 @@ _EFFECTS: Mapping[type, Effect] = {
 
 
 class RegisterRecorder(dict[str, Value]):
-    """A register file that records which keys are written, and which are read before they are written."""
+    """A register file that records which keys are written, and which are read before they are written.
+
+    `late` are those that are read after another one is written.
+    """
 
     def __init__(self, registers: Mapping[str, Value]) -> None:
         super().__init__(registers)
         self.read: set[str] = set()
         self.written: set[str] = set()
+        self.late: set[str] = set()
 
     def __getitem__(self, name: str) -> Value:
         self._note_read(name)
@@ -71,6 +75,8 @@ class RegisterRecorder(dict[str, Value]):
     def _note_read(self, name: str) -> None:
         if name not in self.written:
             self.read.add(name)
+            if self.written:
+                self.late.add(name)
 
 
 _ACCESSES: Mapping[str, Effect] = {
@@ -182,6 +188,10 @@ def _observing(
             wrong(f"reads {each}, which it does not declare")
         for each in sorted(written - writes):
             wrong(f"writes {each}, which it does not declare")
+        late = frozenset(map(storage, recorder.late)) & reads - writes - {execution_mask}
+        if everywhere:
+            for each in sorted(late):
+                wrong(f"reads {each} after it has written a register, which may be the same one in another instruction")
         if written:
             for each in sorted((writes - written) & live):
                 wrong(f"declares to write {each}, which is read later, and does not")

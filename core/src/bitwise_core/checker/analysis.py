@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import blake2b
+from math import gcd
 
 import numpy as np
 
@@ -16,8 +17,14 @@ from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.missing_tensors import missing_tensors
-from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
+from bitwise_core.checker.parametric.given_launch import (
+    may_wrap,
+    shared_buffers,
+    stores_distinct_elements,
+    writes_shared_buffer,
+)
 from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
+from bitwise_core.checker.parametric.program_text import text_signature
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
@@ -25,6 +32,7 @@ from bitwise_core.checker.workers.collector_pause import PROCESS_COLLECTOR, Coll
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers
+from bitwise_core.execution.clusters import cluster_shape
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
@@ -38,6 +46,7 @@ from bitwise_core.execution.dependent_stores import outputs_by_dependence
 from bitwise_core.execution.domains.domain import DataDependent, Interrupted, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
+from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes
 from bitwise_core.execution.races.undetermined import (
@@ -55,6 +64,7 @@ from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import blocks_may_wait
 from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
+from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.sets.member_sets import MembersRepeat
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
@@ -69,6 +79,12 @@ MAXIMUM_LANES = 1 << 21
 
 MAXIMUM_WORK = 200_000_000
 """Launches of at most this many thread steps may be executed in full; larger ones are decided by block symmetry."""
+
+GIVEN_LAUNCH_TOO = (
+    "in the given launch, integers may wrap around, two pointers address one buffer that the kernel writes, or it "
+    "stores to an element twice: this launch was executed and compared, too"
+)
+"""The note of an analysis for every launch."""
 
 FEW_LANES = 1 << 16
 """Launches of at most this many threads run in a few batches: block symmetry saves nothing there."""
@@ -319,12 +335,62 @@ class Session:
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:
-            self._reject_undetermined_launch(found.run, module, source.launch, arch, notes)
+            stores_twice = self._reject_undetermined_launch(found.run, module, source.launch, arch, notes)
+            if found.program_only is None:
+                self._compare_given_launch(partial_result, found.run, source.launch, arch, notes, stores_twice)
+
+    def _compare_given_launch(
+        self,
+        partial_result: _PartialResult,
+        run: Run,
+        launch: Launch,
+        arch: Arch,
+        notes: tuple[str, ...],
+        stores_twice: bool,
+    ) -> None:
+        """Make the outputs of the given launch part of the signature where it does not fulfil an assumption.
+
+        The function of a kernel is that of a launch whose pointers address different buffers, and whose indices are
+        those of different elements.  Where two pointers address one buffer that the kernel writes, or where it
+        `stores_twice` to an element, the kernel is executed, or else its text alone is compared.  Where indices may
+        wrap around, it is executed if it takes little work.
+        """
+        module, signature = partial_result.module, partial_result.signature
+        assert module is not None
+        assert signature is not None
+        wraps = may_wrap(run, launch)
+        if not stores_twice and not wraps and not shared_buffers(launch):
+            return
+        outputs, violates = None, stores_twice
+        try:
+            prepared = replace(prepare_launch(module, arch, launch, notes), assume=self.options.assume)
+            violates = violates or writes_shared_buffer(run, prepared, self.buffers)
+            if not violates and not wraps:
+                return
+            outputs = outputs_of_all_blocks(prepared, self.buffers, self.options, MAXIMUM_CHECKED_WORK)
+        except (Unsupported, WorkLimitExceeded):
+            outputs = None
+        except ManifestError:
+            return
+        if outputs is not None:
+            digest = blake2b(signature + output_signature(outputs), digest_size=16)
+            partial_result.signature = digest.digest()
+            partial_result.notes = (*partial_result.notes, GIVEN_LAUNCH_TOO)
+        if outputs is not None or not violates:
+            return
+        kernel = module.kernel(launch.entry)
+        partial_result.signature = text_signature(module, kernel, arch, cluster_shape(kernel, launch.cluster))
+        partial_result.program_only = (
+            "only the program text is compared, up to names (two pointers of the launch address one buffer that the "
+            "kernel writes, or it stores to an element twice)"
+        )
 
     def _reject_undetermined_launch(
         self, run: Run, module: Module, launch: Launch, arch: Arch, notes: tuple[str, ...]
-    ) -> None:
+    ) -> bool:
         """Raise Race or Nondeterministic if the result of the kernel is not determined in its given launch.
+
+        Return whether the launch was executed and stores to an element twice.
 
         The assumptions of the launch-parametric analysis, such as strides that are at least the length of a row, may
         not hold there.  The launch is executed, unless the addresses show that each element is stored once.  Launches
@@ -336,13 +402,16 @@ class Session:
                 run, prepared, self.buffers
             ):
                 domain = TermDomain(self.options.assume)
-                checked_outputs(*run_blocks(prepared, domain, self.buffers, work=MAXIMUM_CHECKED_WORK))
+                memory, loaded = run_blocks(prepared, domain, self.buffers, work=MAXIMUM_CHECKED_WORK)
+                checked_outputs(memory, loaded)
+                return _stores_twice(memory)
         except Undetermined:
-            return
+            return False
         except Nondeterministic:
             raise
         except (Unsupported, ManifestError, WorkLimitExceeded):
-            return
+            return False
+        return False
 
     def summary(self, source: Source, arch: Arch, prepared: PreparedLaunch | None = None) -> GridSummary:
         """The checked summary of a kernel's grid, cached for the most recent kernels.
@@ -553,6 +622,18 @@ def _mark_architecture_nans(output: Output, form: FloatFormat | None, architectu
         stored = np.where(output.size == form.bits // 8, np.uint32(0), stored)
     own = ((output.flags | stored) & np.uint32(NAN_BITS)) != 0
     return replace(output, words=with_architecture_nans(output.words, own, architecture))
+
+
+def _stores_twice(memory: GlobalMemory) -> bool:
+    """Whether two stores of a run, or two threads in one, write one byte."""
+    for accesses in memory.stores.values():
+        granule = gcd(*(each.bits for each in accesses)) // 8
+        units = np.concatenate(
+            [each.address.ravel() + offset for each in accesses for offset in range(0, each.bits // 8, granule)]
+        )
+        if len(sorted_distinct(units)) < len(units):
+            return True
+    return False
 
 
 def output_signature(outputs: Mapping[int, Output]) -> bytes:

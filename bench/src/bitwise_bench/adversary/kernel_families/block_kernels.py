@@ -62,11 +62,11 @@ def exchange(dice: random.Random, register: str, to: str) -> Slot:
     )
 
 
-_BLOCK_ANY = (
+BLOCK_ANY = (
     "vote.sync.any.pred %p1, %p1, -1; selp.b32 %r60, 1, 0, %p1; shr.u32 %r61, %r0, 5; shl.b32 %r61, %r61, 2; cvt.u64.u32 %d20, %r61; add.s64 %d20, %d8, %d20;"
     "bar.sync 0; st.shared.b32 [%d20+8000], %r60; bar.sync 0; ld.shared.v2.b32 {%r62, %r63}, [room+8000]; or.b32 %r62, %r62, %r63; setp.ne.u32 %p1, %r62, 0;"
 )
-_ENDS = {"thread": "", "warp": "vote.sync.any.pred %p1, %p1, -1;", "block": _BLOCK_ANY}
+_ENDS = {"thread": "", "warp": "vote.sync.any.pred %p1, %p1, -1;", "block": BLOCK_ANY}
 
 
 def _long_loop(dice: random.Random) -> Shape:

@@ -9,6 +9,7 @@ from bitwise_bench.adversary import contraction_kernels
 from bitwise_bench.adversary.block_programs import Family
 from bitwise_bench.adversary.kernel_families import (
     argument_kernels,
+    argument_loops,
     block_kernels,
     bulk_kernels,
     cluster_kernels,
@@ -25,11 +26,13 @@ from bitwise_bench.adversary.kernel_families import (
     update_kernels,
     warp_kernels,
     wave_kernels,
+    way_kernels,
 )
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         **argument_kernels.FAMILIES,
+        **argument_loops.FAMILIES,
         **block_kernels.FAMILIES,
         **bulk_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
@@ -47,6 +50,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         **warp_kernels.FAMILIES,
         **tensor_memory_kernels.FAMILIES,
         **wave_kernels.FAMILIES,
+        **way_kernels.FAMILIES,
     }
 )
 """Every family."""

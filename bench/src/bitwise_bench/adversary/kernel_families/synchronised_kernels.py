@@ -195,6 +195,65 @@ def _look_back(dice: random.Random) -> Shape:
     return Shape(slots, THREADS if one else 1, fixed=(0, 0), blocks=count, first=True)
 
 
+def _later_blocks(dice: random.Random) -> Shape:
+    """Blocks wait for flags of others, also of later ones, and add their parts, as products that are cut along k do."""
+    count = dice.choice((2, 3, 4))
+    use = dice.choice(_USES)
+    kind = dice.choice(("first", "pairs", "chain", "all"))
+    owner, waited = {  # which blocks do not wait, and for which blocks the others wait
+        "first": ("setp.ne.u32 %p10, %r9, 0;", list(range(1, count))),
+        "pairs": (f"and.b32 %r71, %r9, 1; setp.ne.u32 %p10, %r71, 0; add.u32 %r70, %r9, 1; setp.ge.u32 %p12, %r70, {count}; or.pred %p10, %p10, %p12;", [1]),
+        "chain": (f"setp.eq.u32 %p10, %r9, {count - 1};", [1]),
+        "all": ("setp.gt.u32 %p10, %r9, 1000;", list(range(count))),
+    }[kind]  # fmt: skip
+    relative = kind in ("pairs", "chain")
+    cell = ("%d54+{0}" if relative else "%d50+{0}").format
+    part = "%d52+{0}" if relative else "%d53+{0}"
+    size = 16 * THREADS
+
+    def gather(each: int, verb: str, load: str = "ld.global") -> str:
+        return f"{load}.v4.b32 {{%r30, %r31, %r32, %r33}}, [{part.format(each * size)}];" + "".join(verb.replace("#", str(at)) for at in range(4))  # fmt: skip
+
+    def wait(each: int, number: int, at: int) -> str:
+        texts = _waits(cell(4 * each), f"setp.{dice.choice(('eq', 'eq', 'lt', 'ne'))}.u32 %p11, %r72, {'0' if at == 0 else '1'};".replace("lt.u32 %p11, %r72, 0", "lt.u32 %p11, %r72, 1").replace("ne.u32 %p11, %r72, 0", "ne.u32 %p11, %r72, 1").replace("eq.u32 %p11, %r72, 1", "ne.u32 %p11, %r72, 1"), number)  # fmt: skip
+        return texts[0] if dice.random() < 0.7 else dice.choice(texts)
+
+    def whole(order: list[int], verb: str, *, apart: bool, load: str = "ld.global") -> str:
+        waits = [wait(each, number, dice.randrange(2)) for number, each in enumerate(order)]
+        adds = [gather(each, verb, load) for each in order]
+        text = " ".join(a + b for a, b in zip(waits, adds, strict=True)) if not apart else " ".join([*waits, *adds])
+        return f"@%p10 bra ALONE; {text} ALONE:"
+
+    other = dice.choice(_USES)
+    ways = [
+        whole(waited, use, apart=False), whole(waited, use, apart=True), whole(waited[::-1], use, apart=False), whole(waited[::-1], use, apart=True),
+        whole(waited, other, apart=False), whole(waited, use, apart=True, load="ld.volatile.global"), whole(waited, use, apart=True, load="ld.global.nc"), whole(waited[: max(1, len(waited) - 1)], use, apart=True),
+    ]  # fmt: skip
+    flag = ("st.release.gpu.global.u32 [%d54], 1;", "st.relaxed.gpu.global.u32 [%d54], 1;", "st.global.u32 [%d54], 1;", "st.volatile.global.u32 [%d54], 1;")  # fmt: skip
+    sets = [
+        *(f"@%p9 {each}" for each in flag),
+        f"fence.acq_rel.gpu; @%p9 {flag[1]}",
+        *_atoms("exch.b32 %r70, [%d54], 1"),
+    ]
+    first, second = dice.choice(sets[:1] * 4 + sets), dice.choice(sets)
+    clear = "mov.b32 %r20, 0; mov.b32 %r21, 0; mov.b32 %r22, 0; mov.b32 %r23, 0;"
+    own = _PART if kind != "chain" else "mov.b32 %r81, 0;"
+    last = "st.global.v4.b32 [%d52], {%r20, %r21, %r22, %r23};"
+    slots: list[Slot] = [
+        (own, own, own.replace("%r10", "%r11"), f"@%p9 {own}"),
+        _BARRIERS if kind != "chain" else ("",),
+        (first, first, second) if kind != "chain" else ("",),
+        (owner,),
+        (clear, "") if kind == "all" else ("",),
+        tuple(ways),
+        (last, last, "") if kind == "chain" else ("", "", "@%p9 st.global.u32 [%d54], 0;" if kind == "first" else ""),
+        _BARRIERS if kind == "chain" else ("",),
+        (first, first, second) if kind == "chain" else ("",),
+        ("", "", "mov.b32 %r20, %r72;", "mov.b32 %r20, %r71;"),
+    ]
+    return Shape(slots, THREADS, fixed=(0, 0), blocks=count, first=True)
+
+
 def _locks(dice: random.Random) -> Shape:
     """A lock that blocks take in any order, around an update that commutes or does not."""
     count = dice.choice((2, 3))
@@ -317,7 +376,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         name: Family(FRAME, make)
         for name, make in (
             ("tickets of blocks", _tickets), ("turns of blocks", _turns), ("barriers of a grid", _grid_barrier),
-            ("look-back", _look_back), ("locks", _locks), ("atomic operations", _atomics),
+            ("look-back", _look_back), ("later blocks", _later_blocks), ("locks", _locks), ("atomic operations", _atomics),
             ("widths of global memory", _aliased_widths), ("loops over tiles", _tile_loop),
         )
     }

@@ -7,9 +7,10 @@ concluded where a symbol has no number, such as the iteration of a loop.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.signature import Run
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.launch import buffer_at
+from bitwise_core.execution.launch import Launch, buffer_at
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
@@ -36,6 +37,7 @@ _OPERATIONS = _DIVISIONS | frozenset(
     ("min.s32", "min.u32", "max.s32", "max.u32", "and.b32", "or.b32", "xor.b32", "shr.s32", "shr.u32", "shl.b32")
 )
 """The operations on symbols that are evaluated."""
+_INDICES = frozenset({"i8", "i16", "i32", "u8", "u16", "u32"})
 SPARSE = 16
 """Addresses are counted in a table if it is at most this many times longer than the number of addresses."""
 
@@ -57,6 +59,42 @@ def stores_distinct_elements(run: Run, prepared: PreparedLaunch, buffers: Mappin
         return _GivenLaunch(run, machine).is_free_of_conflicts()
     except _Undecided:
         return False
+
+
+def shared_buffers(launch: Launch) -> frozenset[str]:
+    """The buffers that several arguments of a launch name."""
+    described = [each if each.tensor_map is None else each.tensor_map for each in launch.args]
+    named = Counter(each.buffer for each in described if each.buffer is not None)
+    return frozenset(name for name, count in named.items() if count > 1)
+
+
+def writes_shared_buffer(run: Run, prepared: PreparedLaunch, buffers: Mapping[str, int]) -> bool:
+    """Whether the kernel may write a buffer that several arguments of the launch name.
+
+    `run` is an execution of the kernel.  Raises ManifestError where the launch does not fit the kernel.
+    """
+    names = shared_buffers(prepared.launch)
+    if not names:
+        return False
+    if any(each.tensor_map is not None and each.tensor_map.buffer in names for each in prepared.launch.args):
+        return True
+    memory = GlobalMemory(TermDomain())
+    machine = machine_for(prepared, memory, buffers, np.arange(1), SHARED_LIMIT)
+    pointers = _GivenLaunch(run, machine).pointers
+    written = {each.access.pointer for each in run.memory.stored} | set(run.memory.contributed)
+    shared = {buffers[name] for name in names}
+    return any(pointers.get(each) is None or pointers[each] in shared for each in written)
+
+
+def may_wrap(run: Run, launch: Launch) -> bool:
+    """Whether an index of 32 bits may wrap around in the launch, which the analysis of the kernel assumes not to be.
+
+    It is not expected to where no scalar is negative, and the product of two of them has less than 32 bits.
+    """
+    if not run.domain.integers.wraps_assumed:
+        return False
+    scalars = [int(each.value) for each in launch.args if each.kind in _INDICES and each.value is not None]
+    return min(scalars, default=0) < 0 or prod(sorted(scalars)[-2:]) > LARGEST_INDEX
 
 
 class _GivenLaunch:

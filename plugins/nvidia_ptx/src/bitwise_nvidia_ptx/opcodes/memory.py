@@ -220,9 +220,13 @@ def load(instruction: Instruction, context: Context) -> Step:
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
                 check_load(machine, memory, whole, bits * count // 8)
-        for index, target in enumerate(targets):
-            value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
-            machine.write(target, extend(machine, value, bits, widths[index], extends))
+        # Every element is loaded before one is written: the register of the address may be among the destinations.
+        found = [
+            _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
+            for index in range(count)
+        ]
+        for value, target, width in zip(found, targets, widths, strict=True):
+            machine.write(target, extend(machine, value, bits, width, extends))
 
     return step
 

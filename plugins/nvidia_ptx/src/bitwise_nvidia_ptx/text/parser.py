@@ -35,6 +35,7 @@ from bitwise_nvidia_ptx.text.declarations import INITIAL_LIMIT, declare_register
 from bitwise_nvidia_ptx.text.lexer import NAME, STRING, Body, Cursor, ParseError, split_body
 from bitwise_nvidia_ptx.text.operands import parse_call_operands, parse_operands
 from bitwise_nvidia_ptx.text.scope import Scope
+from bitwise_nvidia_ptx.text.wide_literals import of_operand_types
 
 _FLAGS = re.ASCII | re.VERBOSE
 _SPACE = re.compile(r"\s*+", re.ASCII)
@@ -347,6 +348,8 @@ class _FunctionParser:
                 found = self._indexed(found)
             elif base == "setp":
                 opcode = _TYPE_OF_COMPARISON.sub(r"setp\2\1", opcode)
+        if "." in text or "e" in text or "E" in text or "0d" in text or "0D" in text:  # as every literal of 64 bits has
+            found = of_operand_types(opcode, found)
         return Instruction(opcode, found, guard, line, source, span)
 
     def _check_call(self, found: tuple[Operand, ...]) -> None:
