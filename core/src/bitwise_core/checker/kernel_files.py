@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bitwise_core.checker.sources import Source
 from bitwise_core.checker.stated_targets import Parser, stated_target
+from bitwise_core.checker.wording import counted
 from bitwise_core.errors import InputError
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.input_files import read_bytes
@@ -191,7 +192,9 @@ def _same_file(left: Path, right: Path) -> bool:
 def _select_launch(launches: Sequence[Launch], where: Path, name: str, number: int, entry: str | None) -> Launch:
     if number:
         if number > len(launches):
-            raise InputError(f"{where}: has {len(launches)} launches of {name}, so there is no {name}#{number}")
+            raise InputError(
+                f"{where}: has {counted(len(launches), 'launch')} of {name}, so there is no {name}#{number}"
+            )
         return launches[number - 1]
     matching = [launch for launch in launches if entry is None or launch.entry in (None, entry)]
     if not matching:
