@@ -85,7 +85,8 @@ def extensions(registry: Registry) -> tuple[str, ...]:
     found = tuple(sorted({each.extension for each in registry.arches.references.values()}))
     if not found:
         missing = advice("extensions", otherwise="`bitwise plugins` lists the installed plugins")
-        raise InputError(f"no architecture plugin is installed; {missing}")
+        state = f"loaded{registry.broken_sentence()}" if registry.broken else "installed"
+        raise InputError(f"no architecture plugin is {state}; {missing}")
     return found
 
 
@@ -300,6 +301,4 @@ def _unmodelled_target(registry: Registry, target: str) -> str:
     references = registry.arches.references.values()
     known = ", ".join(sorted({name for each in references for name in (each.name, *each.targets)}))
     sentence = f"no plugin models the target {target}; those modelled: {known or 'none'}"
-    if registry.broken:
-        sentence += "; plugins that could not be loaded: " + "; ".join(map(str, registry.broken))
-    return sentence + registry.advice("targets", target)
+    return sentence + registry.broken_sentence() + registry.advice("targets", target)
