@@ -1,4 +1,4 @@
-"""A law of declarations: an instruction reads and writes the registers that its opcode declares, and no others."""
+"""A law of declarations: an instruction reads, writes and does what its opcode declares, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from bitwise_core.execution.simulation import simulate
     )
 )
 def test_instructions_match_their_declarations(suite: Suite, kernel: Kernel) -> None:
-    """While a sample runs, each step reads and writes the declared registers and goes where its effects say."""
+    """While a sample runs, each step reads and writes the declared registers and goes where its effects say.
+
+    Where these name no exchange, memory or branch, each lane is computed from its own registers.
+    """
     arch, group = suite.arch(kernel.group.arch), kernel.group
     ready, found = observed(prepare(group.source(kernel.file), arch, OPTIONS))
     if group.expected.runs:
