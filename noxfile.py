@@ -119,8 +119,9 @@ def exhaustive(session: nox.Session) -> None:
     """Run the cases that the session `tests` leaves out, since its cases have all pairs of their values."""
     install_workspace(session, *group("test"))
     install_triton(session, *CUDA)
-    chosen, environment = "exhaustive or hypothesis", {"BITWISE_EXHAUSTIVE": "1"}
-    session.run("python", "-m", "pytest", "-n", "2", "-m", chosen, *session.posargs, env=environment)
+    chosen, environment = "exhaustive or hypothesis", {"BITWISE_EXHAUSTIVE": "1", "OPENBLAS_NUM_THREADS": "1"}
+    arguments = ("-n", "2", "--dist", "worksteal", "-m", chosen, *session.posargs)
+    session.run("python", "-m", "pytest", *arguments, env=environment)
 
 
 @nox.session

@@ -190,7 +190,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
     out = tmp_path / "pairs.json"
     corpus(tmp_path / "corpus")
-    arguments = ["--pairs", "0", "--equals", "1", "--seconds", "3", "--out", str(out)]
+    arguments = ["--pairs", "0", "--equals", "1", "--seconds", "1", "--out", str(out)]
     assert main([str(tmp_path / "corpus"), *arguments]) == 0
     found = json.loads(out.read_text())
     assert (found["classes"], found["tried"], found["witnessed"]) == (3, 3, 2)

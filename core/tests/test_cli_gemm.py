@@ -345,7 +345,7 @@ def test_a_tail_in_the_summary() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["4", "4"], "give three sizes, M N K; 2 are given"),
+        (["4", "4"], "give three sizes, M N K, and not 2"),
         (["4", "4", "16"], "this plan runs on a matrix unit: name its architecture with --arch; known "
          "architectures: toy_1"),
         (["4", "4", "16", "--arch", "toy_2"], "--arch: no installed plugin has matrix units of 'toy_2'; known "

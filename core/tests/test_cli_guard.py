@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -124,6 +125,35 @@ def test_a_closed_pipe_is_an_error() -> None:
     process.stdout.close()
     assert (process.stderr.read(), process.wait()) == ("", 2)
     process.stderr.close()
+
+
+def test_closed_standard_output_is_an_error() -> None:
+    """Without a number of its own, the status would be that of an answer about kernels."""
+    done = subprocess.run(
+        f'exec "{sys.executable}" -c "{MAIN}" plugins >&-', shell=True, stderr=subprocess.PIPE, text=True
+    )
+    assert (done.returncode, done.stderr) == (2, "bitwise: standard output is closed\n")
+
+
+def test_with_closed_standard_error_no_sentence_is_on_standard_output() -> None:
+    command = f'exec "{sys.executable}" -c "{MAIN}" tree missing.ptx --element y[0] 2>&-'
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_an_encoding_may_lack_characters(tmp_path: Path) -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+    folder = write(tmp_path, {"\u00fc \u20ac.ptx": row_sum()}, [launch("\u00fc \u20ac.ptx")])
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "1"}
+    text, answer = (
+        subprocess.run(
+            [sys.executable, "-c", MAIN, "partition", str(folder), *form],
+            capture_output=True, encoding="latin-1", env=environment, check=True,
+        )
+        for form in ((), ("--json",))
+    )  # fmt: skip
+    assert "\n  \u00fc \\u20ac.ptx\n" in text.stdout
+    assert json.loads(answer.stdout)["classes"][0] == ["\u00fc \u20ac.ptx"]
 
 
 def test_a_pipe_that_is_closed_while_tables_are_printed(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_product_in_words_and_as_a_descriptor() -> None:
         (["numpy:pi", "4", "4"], "numpy:pi: pi is not callable; name a function"),
         (["no_such_module:f", "4", "4"],
          "no_such_module:f: the module no_such_module cannot be imported (No module named 'no_such_module')"),
-        (["numpy:matmul", "4"], "give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x); 1 are given"),
+        (["numpy:matmul", "4"], "give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x), and not 1"),
         (["numpy:matmul", "4", "4", "4", "--dtype", "int7"], "numpy:matmul: operands of int7 cannot be probed; the "
          "supported types are float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2"),
     ],

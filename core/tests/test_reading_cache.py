@@ -650,6 +650,19 @@ def test_the_cache_is_shown_and_cleared(folder: Path, directory: Path) -> None:
     assert CliRunner().invoke(app, ["cache", "clear"]).exit_code == 0
 
 
+def test_a_cache_that_cannot_be_read_is_an_error_of_its_commands_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions do not hold for every user who runs this test; a name that is too long is refused by the system."""
+    base = f"/{'x' * 300}"
+    monkeypatch.setenv("XDG_CACHE_HOME", base)
+    for command in ("info", "clear"):
+        done = CliRunner().invoke(app, ["cache", command])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"bitwise: {base}/bitwise: cannot be read (File name too long)\n"
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0
+    assert f"{base}/bitwise: 0 entries, 0.0 of at most 256 MiB; it cannot be written" in done.stdout
+
+
 def test_a_partition_is_the_same_with_and_without_the_cache(folder: Path) -> None:
     def comparable(found: Partition) -> Partition:
         return replace(found, seconds=0.0, results=())

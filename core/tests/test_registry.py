@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 import pytest
 
+from bitwise_core.checker.kernel_files import extensions
+from bitwise_core.errors import InputError
 from bitwise_core.plugins import hookspecs, registry
 
 if TYPE_CHECKING:
@@ -221,6 +223,14 @@ def test_a_broken_plugin_is_reported_and_affects_no_other(install: Install, sour
         "no plugin models the architecture 'bad_1'; available: good_1; "
         f"plugins that could not be loaded: bad of faulty: {broken.reason}"
     )
+
+
+def test_where_no_architecture_is_loaded_the_broken_plugins_are_named(install: Install) -> None:
+    install("faulty", bad="raise RuntimeError('no such device')")
+    with pytest.raises(InputError) as raised:
+        extensions(registry.load())
+    named = "plugins that could not be loaded: bad of faulty: RuntimeError: no such device"
+    assert str(raised.value).startswith(f"no architecture plugin is loaded; {named}; ")
 
 
 def test_what_a_plugin_prints_is_no_output_of_the_command(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

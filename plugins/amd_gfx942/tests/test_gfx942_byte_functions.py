@@ -11,7 +11,7 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
-from bitwise_core.execution import byte_functions, instruction_cones
+from bitwise_core.execution import byte_functions, byte_tables, instruction_cones
 from bitwise_core.execution.architecture import infos_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
@@ -71,21 +71,21 @@ EXPECTED = np.array([decode_e4m3(each) for each in range(256)], dtype=np.uint32)
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[byte_functions.Function | None]:
+def found(monkeypatch: pytest.MonkeyPatch) -> list[byte_tables.Function | None]:
     """The functions that cones compute, in the order in which they are found; none is cached."""
-    kept: list[byte_functions.Function | None] = []
-    make = byte_functions._function
+    kept: list[byte_tables.Function | None] = []
+    make = byte_tables._function
 
-    def noted(*arguments: object) -> byte_functions.Function | None:
+    def noted(*arguments: object) -> byte_tables.Function | None:
         kept.append(make(*arguments))  # type: ignore[arg-type]
         return kept[-1]
 
-    monkeypatch.setattr(byte_functions, "_function", noted)
-    byte_functions._FUNCTIONS.clear()
+    monkeypatch.setattr(byte_tables, "_function", noted)
+    byte_tables._FUNCTIONS.clear()
     return kept
 
 
-def test_the_table_of_a_conversion_is_that_of_the_numbers(found: list[byte_functions.Function | None]) -> None:
+def test_the_table_of_a_conversion_is_that_of_the_numbers(found: list[byte_tables.Function | None]) -> None:
     random = np.random.default_rng(4)
     body = decoder("v2", 5)
     words = ALL | random.integers(0, 1 << 24, 256, dtype=np.uint64) << np.uint64(8)
@@ -124,7 +124,7 @@ def test_one_function_has_one_signature() -> None:
     assert len({signature, *(reading(each).signature for each in others), None}) == len(others) + 2
 
 
-def test_halves_of_one_register_are_functions_of_their_own_bytes(found: list[byte_functions.Function | None]) -> None:
+def test_halves_of_one_register_are_functions_of_their_own_bytes(found: list[byte_tables.Function | None]) -> None:
     one, other = decoder("v2", 6), "v_lshrrev_b32_e32 v30, 8, v2\n" + decoder("v30", 7, first=20)
     random = np.random.default_rng(5)
     words = random.integers(0, 1 << 32, 1024, dtype=np.uint64)
@@ -201,7 +201,7 @@ def results(program: list[str]) -> bytes:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_are_equal_where_they_compute_the_same(
-    seed: int, found: list[byte_functions.Function | None]
+    seed: int, found: list[byte_tables.Function | None]
 ) -> None:
     random = np.random.default_rng([17, seed])
     program = drawn_program(random)
@@ -454,7 +454,7 @@ def test_results_that_are_looked_up_together_are_those_of_each(
         body = first + several(changes)
         found = reading(body)
         with monkeypatch.context() as patch:
-            patch.setattr(byte_functions, "_may_be_deferred", lambda *_: False)
+            patch.setattr(byte_functions, "may_be_deferred", lambda *_: False)
             assert reading(body).signature == found.signature is not None
         if not changes and not first:
             assert found.signature != reading(first + several(CHANGED_FORMS[1])).signature
@@ -463,7 +463,7 @@ def test_results_that_are_looked_up_together_are_those_of_each(
 def test_functions_of_numbers_are_those_of_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes whose numbers are known are looked up in a table that was found for others, and only there."""
     made: list[Array] = []
-    look_up = byte_functions._of_numbers
+    look_up = byte_functions.of_numbers
 
     def noted(*arguments: object) -> Array:
         found = look_up(*arguments)  # type: ignore[arg-type]
@@ -471,14 +471,14 @@ def test_functions_of_numbers_are_those_of_the_instructions(monkeypatch: pytest.
         made.append(found)
         return found
 
-    monkeypatch.setattr(byte_functions, "_of_numbers", noted)
+    monkeypatch.setattr(byte_functions, "of_numbers", noted)
     numbers = "v_mul_u32_u24_e32 v30, 3, v0\n"
     one, other = decoder("v2", 6), decoder("v30", 7, first=20)
     stored = "ds_write_b16 v1, v6\nds_write_b16 v1, v7 offset:2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1"
     body = f"{numbers}{one}\n{other}\n{stored}"
     found = reading(body, threads=256)
     with monkeypatch.context() as patch:
-        patch.setattr(byte_functions, "_of_numbers", lambda *_: None)  # the instructions are executed
+        patch.setattr(byte_functions, "of_numbers", lambda *_: None)  # the instructions are executed
         assert reading(body, threads=256).signature == found.signature is not None
     assert len(made) == 1
     assert (made[0] == EXPECTED[np.arange(256) * 3 & 255]).all()

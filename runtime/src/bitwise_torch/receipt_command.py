@@ -59,7 +59,7 @@ def write(
 ) -> None:
     """Write the receipt of a run from its lock, on the machine of the run.
 
-    Exit status: 0 if every product has a descriptor, 2 for an invalid argument, 3 if some have none.
+    Exit status: 0 every product has a descriptor, 2 an argument is wrong, 3 some have none.
     """
     from bitwise_torch.locks import read_lock
     from bitwise_torch.receipts import receipt_of

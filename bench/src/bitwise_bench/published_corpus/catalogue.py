@@ -115,7 +115,8 @@ def groups(target: str) -> tuple[Group, ...]:
 def cases_of(group: Group, target: str) -> tuple[Case, ...]:
     """Return the configurations of a group, in the order of its grid.  Raises CaseError where two share an id."""
     kernel = next(each for each in kernels_of_rows()[group.row] if each.name == group.kernel)
-    found = tuple(replace(case, target=target) for case in kernel.grid(group.dtype, target, group.extent))
+    grid = kernel.grid(group.dtype, target, group.extent)
+    found = tuple(case if case.target == target else replace(case, target=target) for case in grid)
     if len({case.id for case in found}) < len(found):
         raise CaseError(f"the grid of {group.name} for {target} lists a configuration twice")
     return found

@@ -129,7 +129,7 @@ class SameBits(ContextDecorator):
         return self.__enter__()
 
     def disable(self) -> None:
-        """Leave."""
+        """End the context."""
         self.__exit__()
 
     def _receive(self, report: KernelReport) -> None:

@@ -34,7 +34,7 @@ from bitwise_core.numerics import Unevaluable
 
 @over(cases.kernels)
 def test_kernels_are_analysed(suite: Suite, kernel: Kernel) -> None:
-    """X"""
+    """Every sample is analysed, and two analyses in one process give one signature."""
     arch = suite.arch(kernel.group.arch)
     found = analysis(suite, kernel)
     assert found.unknown is None

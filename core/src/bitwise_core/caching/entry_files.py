@@ -146,11 +146,16 @@ class EntryFolder:
 
 
 def folders() -> dict[str, EntryFolder]:
-    """Return the folders of the cache directory by name."""
+    """Return the folders of the cache directory by name.  Raises OSError where the directory cannot be read."""
     directory = cache_directory()
-    if directory is None or not directory.is_dir():
+    if directory is None:
         return {}
-    return {path.name: EntryFolder(path) for path in sorted(directory.iterdir()) if path.is_dir()}
+    try:
+        with os.scandir(directory) as found:
+            names = sorted(each.name for each in found if each.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {name: EntryFolder(directory / name) for name in names}
 
 
 def _entry(key: str, content: bytes) -> bytes:

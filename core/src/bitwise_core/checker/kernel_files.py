@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bitwise_core.checker.sources import Source
 from bitwise_core.checker.stated_targets import Parser, stated_target
+from bitwise_core.checker.wording import counted
 from bitwise_core.errors import InputError
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.input_files import read_bytes
@@ -84,7 +85,8 @@ def extensions(registry: Registry) -> tuple[str, ...]:
     found = tuple(sorted({each.extension for each in registry.arches.references.values()}))
     if not found:
         missing = advice("extensions", otherwise="`bitwise plugins` lists the installed plugins")
-        raise InputError(f"no architecture plugin is installed; {missing}")
+        state = f"loaded{registry.broken_sentence()}" if registry.broken else "installed"
+        raise InputError(f"no architecture plugin is {state}; {missing}")
     return found
 
 
@@ -191,7 +193,9 @@ def _same_file(left: Path, right: Path) -> bool:
 def _select_launch(launches: Sequence[Launch], where: Path, name: str, number: int, entry: str | None) -> Launch:
     if number:
         if number > len(launches):
-            raise InputError(f"{where}: has {len(launches)} launches of {name}, so there is no {name}#{number}")
+            raise InputError(
+                f"{where}: has {counted(len(launches), 'launch')} of {name}, so there is no {name}#{number}"
+            )
         return launches[number - 1]
     matching = [launch for launch in launches if entry is None or launch.entry in (None, entry)]
     if not matching:
@@ -297,6 +301,4 @@ def _unmodelled_target(registry: Registry, target: str) -> str:
     references = registry.arches.references.values()
     known = ", ".join(sorted({name for each in references for name in (each.name, *each.targets)}))
     sentence = f"no plugin models the target {target}; those modelled: {known or 'none'}"
-    if registry.broken:
-        sentence += "; plugins that could not be loaded: " + "; ".join(map(str, registry.broken))
-    return sentence + registry.advice("targets", target)
+    return sentence + registry.broken_sentence() + registry.advice("targets", target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: 1 kernel, 2 classes."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith(("s", "ch")) else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
 

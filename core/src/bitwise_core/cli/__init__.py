@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ def main() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     # The interpreter collects several times when it ends, which takes as long as a sixth of a short command.
     atexit.register(gc.freeze)
+    _prepare_streams()
     try:
         status = _status()
     except KeyboardInterrupt:
@@ -43,6 +45,20 @@ def main() -> None:
             _complain(f"standard output cannot be written ({error.strerror})")
         status = WRONG_INPUT
     sys.exit(status)
+
+
+def _prepare_streams() -> None:
+    """Let every character be printed, also where the encoding of standard output lacks it, and need no standard error.
+
+    Exits with `WRONG_INPUT` if standard output is closed.
+    """
+    if sys.stderr is None:  # else its sentences would be printed on standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
+    if sys.stdout is None:
+        _complain("standard output is closed")
+        sys.exit(WRONG_INPUT)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _status() -> int:

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from bitwise_core.caching.entry_files import OFF_VARIABLE, SIZE_VARIABLE, cache_directory, folders, size_limit
+from bitwise_core.caching.entry_files import (
+    OFF_VARIABLE,
+    SIZE_VARIABLE,
+    EntryFolder,
+    cache_directory,
+    folders,
+    size_limit,
+)
 from bitwise_core.cli.common import as_errors, print_answer
 from bitwise_core.errors import InputError
 
@@ -24,6 +31,14 @@ def _entries(number: int) -> str:
     return "1 entry" if number == 1 else f"{number} entries"
 
 
+def _folders() -> dict[str, EntryFolder]:
+    """Return the folders of the cache directory by name.  Raises InputError where it cannot be read."""
+    try:
+        return folders()
+    except OSError as error:
+        raise InputError(f"{cache_directory()}: cannot be read ({error.strerror})") from None
+
+
 @command.command()
 def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show where results are kept, how many there are, and how large they are.
@@ -33,7 +48,7 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     """
     with as_errors():
         directory = cache_directory()
-        found = {name: each.usage() for name, each in folders().items()}
+        found = {name: each.usage() for name, each in _folders().items()}
         off = os.environ.get(OFF_VARIABLE, "") not in ("", "0")
         if as_json:
             print_answer(
@@ -58,7 +73,7 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def clear() -> None:
     """Remove all results that are kept."""
     with as_errors():
-        for name, each in folders().items():
+        for name, each in _folders().items():
             count = each.usage().entries
             try:
                 each.clear()

@@ -147,8 +147,8 @@ def print_assumptions(conditions: Iterable[str], notes: Iterable[str]) -> None:
 
 
 def print_json(content: object) -> None:
-    """Print JSON on standard output."""
-    typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+    """Print JSON in ASCII on standard output, whose encoding may have no other characters."""
+    typer.echo(json.dumps(content, indent=1))
 
 
 def kernels(

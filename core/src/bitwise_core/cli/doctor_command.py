@@ -118,10 +118,15 @@ def _missing(item: Any) -> str | None:
 
 
 def _caches(loaded: Registry) -> list[dict[str, Any]]:
-    from bitwise_core.caching.entry_files import folders, size_limit
+    from bitwise_core.caching.entry_files import EntryFolder, cache_directory, folders, size_limit
 
+    try:
+        present = folders()
+    except OSError:  # the directory cannot be read, so nothing in it can
+        directory = cache_directory()
+        present = {} if directory is None else {directory.name: EntryFolder(directory)}
     found = []
-    for name, folder in folders().items():
+    for name, folder in present.items():
         usage = folder.usage()
         found.append(
             {"name": name, "path": str(folder.path), "entries": usage.entries, "size": usage.size,

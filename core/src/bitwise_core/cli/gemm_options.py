@@ -66,7 +66,7 @@ def command(
         from bitwise_core.cli.library_descriptors import explain_product
 
         if len(sizes) != 3:
-            raise InputError(f"give three sizes, M N K; {len(sizes)} are given")
+            raise InputError(f"give three sizes, M N K, and not {len(sizes)}")
         m, n, k = sizes
         notes: tuple[str, ...] = ()
         if library is not None:

@@ -61,7 +61,9 @@ def operand_arrays(kind: str, device: str) -> OperandArrays:
         except ImportError as error:
             raise InputError(f"--device {device}: {error}") from None
         return arrays
-    raise InputError(f"--device {device}: needs {kind} tensors: install the package bitwise-{kind}")
+    raise InputError(
+        f"--device {device}: needs {kind} tensors: install bitwise-{kind} (pip install 'bitwise-core[{kind}]')"
+    )
 
 
 def record_of(result: Reconstruction) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def command(
     with as_errors():
         if len(sizes) not in (2, 3):
             raise InputError(
-                f"give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x); {len(sizes)} are given"
+                f"give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x), and not {len(sizes)}"
             )
         from bitwise_core.cli.probe_command import run
 

@@ -10,16 +10,16 @@ one cone is searched for, and arrays show for all other roots whether the same s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import chain, repeat
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
-from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of
 from bitwise_core.execution.control_flow import EXIT
-from bitwise_core.execution.instruction_info import Effect, InstructionInfo, once_a_text
+from bitwise_core.execution.instruction_forms import NAMES, NUMBERS, may_be_member, texts_of
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.known_sequences import Definition, KnownSequence
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -31,7 +31,6 @@ MINIMUM_INSTRUCTIONS = 16
 MAXIMUM_INSTRUCTIONS = 512
 """The most instructions of a cone that is looked up."""
 
-_PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
 _INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
 
 
@@ -39,8 +38,8 @@ _INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
 class Shape:
     """What cones of one form share; a node is a member, and those below it come before it.
 
-    `form` has for each node the form of its text and its operands in the order of `_Text.names`: the number of another
-    node, or -1 less the number of an input.
+    `form` has for each node the form of its text and its operands in the order of `InstructionText.names`: the number
+    of another node, or -1 less the number of an input.
     """
 
     form: tuple[tuple[str, tuple[int, ...]], ...]
@@ -139,146 +138,6 @@ def _ends_a_block(program: Program, index: int) -> bool:
     return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_INTERRUPTIONS)
 
 
-class _Numbers(dict[str, int]):
-    """A number for each name that was asked for."""
-
-    def __missing__(self, name: str) -> int:
-        number = self[name] = len(self)
-        _NAMES.append(name)
-        return number
-
-
-_NAMES: list[str] = []
-"""The names of registers and storages by number."""
-_NUMBERS = _Numbers()
-_FORM_NUMBERS: dict[tuple[int, str], int] = {}
-"""The number of each form of a text."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Text:
-    """What cones need to know about all instructions of one text.
-
-    `keys` are the storages of all registers that the instruction reads, those on which the result depends where all
-    lanes are active first (`whole` of them); `written` are those that it writes.  `lanewise`: it computes one register,
-    each lane by itself.
-    """
-
-    instruction: Instruction
-    info: InstructionInfo
-    storage: Callable[[str], str]
-    keys: tuple[str, ...]
-    whole: int
-    written: tuple[str, ...]
-    lanewise: bool
-
-    @cached_property
-    def names(self) -> tuple[tuple[str, int], ...]:
-        """The registers on which the result depends where all lanes are active, in an order without their names.
-
-        With each comes the place of its storage in `keys`.  Few instructions belong to a cone.
-        """
-        info = self.info
-        wanted = info.reads - info.retained
-        numbers: dict[str, int] = {}
-        for position, operand in enumerate(self.instruction.operands):
-            if isinstance(operand, Immediate) or position in info.overwritten:
-                continue
-            for each in parts(operand):
-                if isinstance(each, Register) and each.name in wanted:
-                    numbers.setdefault(each.name, len(numbers))
-        if len(numbers) < len(wanted):
-            for name in _sorted(wanted.difference(numbers)):
-                numbers[name] = len(numbers)
-        place = {key: number for number, key in enumerate(self.keys)}
-        return tuple([(name, place[self.storage(name)]) for name in numbers])
-
-    @cached_property
-    def key_numbers(self) -> tuple[int, ...]:
-        """The numbers of `keys`."""
-        return tuple([_NUMBERS[key] for key in self.keys])
-
-    @cached_property
-    def written_numbers(self) -> tuple[int, ...]:
-        """The numbers of `written`."""
-        return tuple([_NUMBERS[key] for key in self.written])
-
-    @cached_property
-    def slots(self) -> tuple[int, ...]:
-        """The place in `keys` of the storage of each of `names`."""
-        return tuple([slot for _, slot in self.names])
-
-    @cached_property
-    def name_numbers(self) -> tuple[int, ...]:
-        """The numbers of `names`."""
-        return tuple([_NUMBERS[name] for name, _ in self.names])
-
-    @cached_property
-    def form_number(self) -> int:
-        """The number of the form together with that of the names."""
-        return _FORM_NUMBERS.setdefault((len(self.names), self.form), len(_FORM_NUMBERS))
-
-    @cached_property
-    def form(self) -> str:
-        """The text with the registers of `names` numbered in their order.  Few instructions belong to a cone."""
-        numbers = {name: number for number, (name, _) in enumerate(self.names)}
-        only_written: set[str] = set()
-        named: set[str] = set()
-        found = [self.instruction.opcode]
-        for position, operand in enumerate(self.instruction.operands):
-            if isinstance(operand, Immediate):
-                found.append(f"{operand.value} {operand.kind}")
-            elif position in self.info.overwritten:
-                only_written |= registers_of(operand)
-                found.append("written" if isinstance(operand, Register) else repr(_renamed(operand, {})))
-            else:
-                named |= registers_of(operand)
-                if not isinstance(operand, Register):
-                    found.append(repr(_renamed(operand, numbers)))
-                elif operand.name in numbers:
-                    found.append(f"register {numbers[operand.name]}")
-                else:
-                    found.append("written")
-        found += [
-            f"implicit {number}" for name, number in numbers.items() if name not in named and name not in only_written
-        ]
-        return "; ".join(found)
-
-
-@lru_cache(maxsize=1024)
-def _may_be_member(effects: Effect) -> bool:
-    """Return whether an instruction with these effects may belong to a cone."""
-    return effects.overlaps(Effect.LANEWISE) and not effects & ~_PERMISSIONS
-
-
-@once_a_text
-def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
-    keys = dict.fromkeys(map(storage, info.reads - info.retained if info.retained else info.reads))
-    whole = len(keys)
-    if info.retained:
-        keys.update(dict.fromkeys(map(storage, info.reads)))
-    written = tuple(dict.fromkeys(map(storage, info.writes)))
-    lanewise = _may_be_member(info.effects) and len(written) == 1
-    return _Text(
-        instruction,
-        info,
-        storage,
-        tuple(keys),
-        whole,
-        written,
-        lanewise and (info.writes == set(written) or len(info.writes) > 1),
-    )
-
-
-def _texts(program: Program) -> list[_Text]:
-    """Return what cones need to know about each instruction; equal texts have one record."""
-    found: list[_Text] | None = program.analyses.get("texts of cones")
-    if found is None:
-        found = list(map(_text_of, program.kernel.instructions, program.infos, repeat(program.storage)))
-        program.analyses["texts of cones"] = found
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class BlockCones:
     """The cones of a block.
@@ -302,7 +161,7 @@ def cones_of_block(program: Program, first: int, end: int) -> BlockCones:
     """Return the cones of a block."""
     infos = program.infos
     # Fewer instructions than a cone has need no text.
-    enough = sum(_may_be_member(info.effects) for info in infos[first:end]) >= MINIMUM_INSTRUCTIONS
+    enough = sum(may_be_member(info.effects) for info in infos[first:end]) >= MINIMUM_INSTRUCTIONS
     sequences = _known_sequences(program, first, end)
     if not enough and not sequences:
         return NO_CONES
@@ -346,13 +205,13 @@ def cones_of_block(program: Program, first: int, end: int) -> BlockCones:
 class _BlockFlow:
     """The definitions that the instructions of a block read, as arrays; a place is counted from its first instruction.
 
-    `definitions` has the place that wrote each of `_Text.keys` of an instruction last, -1 for one before the block, and
-    `numbers` those of the keys, -1 where an instruction has fewer.  `users` read the results of `used`.
+    `definitions` has the place that wrote each of `InstructionText.keys` of an instruction last, -1 for one before the
+    block, and `numbers` those of the keys, -1 where an instruction has fewer.  `users` read the results of `used`.
     """
 
     def __init__(self, program: Program, first: int, end: int) -> None:
         self.program, self.first = program, first
-        self.texts = texts = _texts(program)[first:end]
+        self.texts = texts = texts_of(program)[first:end]
         count, refused = end - first, program.known_refusals
         self.members = np.fromiter((text.lanewise for text in texts), dtype=bool, count=count)
         if refused:
@@ -377,7 +236,7 @@ class _BlockFlow:
         self.mask = -1
         whole = self.members
         if program.execution_mask is not None:
-            self.mask = _NUMBERS[program.execution_mask]
+            self.mask = NUMBERS[program.execution_mask]
             begin = np.searchsorted(writes, self.mask * (count + 1))
             changes = begin < len(writes) and writes[begin] // (count + 1) == self.mask
             whole = np.arange(count) <= (writes[begin] % (count + 1) if changes else count)
@@ -403,7 +262,7 @@ class _BlockFlow:
         keys, places = np.divmod(self._writes, len(self.texts) + 1)
         is_last = np.append(keys[1:] != keys[:-1], True) if len(keys) else keys.astype(bool)
         for key, place in zip(keys[is_last].tolist(), places[is_last].tolist(), strict=True):
-            yield _NAMES[key], place
+            yield NAMES[key], place
 
     @cached_property
     def rows(self) -> list[list[int]]:
@@ -427,7 +286,7 @@ class _BlockFlow:
 
     @cached_property
     def operands(self) -> tuple[Array, Array, Array]:
-        """What each of the names that a member reads stands for (`_Text.names`).
+        """What each of the names that a member reads stands for (`InstructionText.names`).
 
         The member that made it, -1 if none did; the number of its definition, -2 of one that no cone may read; the
         number of the name.
@@ -451,7 +310,7 @@ class _BlockFlow:
     def definition(self, number: int) -> Definition:
         """Return the definition with a number."""
         key, place = divmod(number, len(self.texts) + 1)
-        return _NAMES[key], place - 1 + self.first if place else -1
+        return NAMES[key], place - 1 + self.first if place else -1
 
 
 def _joined(numbers: Iterable[tuple[int, ...]]) -> Array:
@@ -612,7 +471,7 @@ def _cones_like(flow: _BlockFlow, cone: Cone, roots: Array) -> tuple[Array, list
     for each in np.flatnonzero(alike).tolist():
         held_by = [flow.definition(number) for number in definitions[:, each].tolist()]
         read_as = [
-            _registers_of(key, {_NAMES[name] for name in named[read == number, each].tolist()}) if other else same
+            _registers_of(key, {NAMES[name] for name in named[read == number, each].tolist()}) if other else same
             for number, ((key, _), same, other) in enumerate(
                 zip(held_by, cone.inputs, differs[:, each].tolist(), strict=True)
             )
@@ -690,21 +549,3 @@ def _is_modelled(program: Program, form: Hashable, members: Sequence[int]) -> bo
     if form not in known:
         known[form] = not any(index in program.refused for index in members)
     return known[form]
-
-
-@lru_cache(maxsize=1024)
-def _sorted(names: frozenset[str]) -> list[str]:
-    return sorted(names)
-
-
-def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:
-    """Return an operand with its registers renamed; a register that is written only has no name."""
-    if type(operand) is Immediate:
-        return operand
-    if isinstance(operand, Register):
-        return names.get(operand.name, "written")
-    inner = tuple(parts(operand))
-    if inner == (operand,):
-        return operand
-    changes = getattr(operand, "changes", ()), getattr(operand, "offset", 0)
-    return type(operand).__name__, changes, tuple(_renamed(each, names) for each in inner)

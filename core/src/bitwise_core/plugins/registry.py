@@ -225,7 +225,7 @@ class Registry:
         available = ", ".join(sorted(self.arches)) or "none"
         raise UnknownArchError(
             f"no plugin models the architecture {name!r}; available: {available}"
-            f"{self._broken_sentence()}{self.advice('targets', name)}"
+            f"{self.broken_sentence()}{self.advice('targets', name)}"
         )
 
     def advice(self, kind: Kind, name: str) -> str:
@@ -254,10 +254,10 @@ class Registry:
         near = get_close_matches(name, self.matrix_units, n=3, cutoff=0.0)
         raise UnknownMatrixUnitError(
             f"no plugin has a matrix unit {name!r}; the nearest: {', '.join(near) or 'there are none'}"
-            f"{self._broken_sentence()}{self.advice('matrix units', architecture)}"
+            f"{self.broken_sentence()}{self.advice('matrix units', architecture)}"
         )
 
-    def _broken_sentence(self) -> str:
+    def broken_sentence(self) -> str:
         """Return the end of a sentence that lists the broken plugins, empty if there are none."""
         return "; plugins that could not be loaded: " + "; ".join(map(str, self.broken)) if self.broken else ""
 

@@ -30,13 +30,21 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Size = Annotated[int, typer.Argument(min=1)]
-Dtype = Annotated[str, typer.Option("--dtype", help="Operand type: fp16, bf16, e4m3, e5m2, tf32 or fp32.")]
-Out = Annotated[str | None, typer.Option("--out-dtype", help="Output type; default: the operand type, bf16 for fp8.")]
-Path_ = Annotated[Path | None, typer.Option("--library", metavar="PATH", help="A libcublasLt.so; default: PyTorch's.")]
-Workspace = Annotated[int, typer.Option("--workspace", min=0, metavar="BYTES", help="Workspace limit.")]
+M = Annotated[int, typer.Argument(metavar="M", min=1, help="The rows of A and C.")]
+N = Annotated[int, typer.Argument(metavar="N", min=1, help="The columns of B and C.")]
+K = Annotated[int, typer.Argument(metavar="K", min=1, help="The length of the sums.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="The operands' type: fp16, bf16, e4m3, e5m2, tf32 or fp32.")]
+OutDtype = Annotated[
+    str | None, typer.Option("--out-dtype", help="The output's type; by default the operands' type, bf16 for fp8.")
+]
+LibraryPath = Annotated[
+    Path | None, typer.Option("--library", metavar="PATH", help="A libcublasLt.so; by default PyTorch's.")
+]
+Workspace = Annotated[int, typer.Option("--workspace", min=0, metavar="BYTES", help="The limit of the workspace.")]
 Transposes = Annotated[str | None, typer.Option("--transposes", help="How A and B are stored: NN, NT, TN or TT.")]
-Epilogue = Annotated[str, typer.Option("--epilogue", help="none, relu, gelu, bias, relu_bias or gelu_bias.")]
+Epilogue = Annotated[
+    str, typer.Option("--epilogue", help="The epilogue: none, relu, gelu, bias, relu_bias or gelu_bias.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -47,24 +55,25 @@ def cublas() -> None:
 
 @app.command()
 def ask(
-    m: Size, n: Size, k: Size, dtype: Dtype = "fp16", out: Out = None, library: Path_ = None,
+    m: M, n: N, k: K, dtype: Dtype = "fp16", out: OutDtype = None, library: LibraryPath = None,
     workspace: Workspace = WORKSPACE, transposes: Transposes = None, epilogue: Epilogue = "none",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Batch count.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="The number of products.")] = 1,
     leading: Annotated[
-        str | None, typer.Option("--leading", metavar="A,B,C", help="Leading dimensions, in elements; - for dense.")
+        str | None, typer.Option("--leading", metavar="A,B,C", help="The leading dimensions, in elements; - for dense.")
     ] = None,
     strides: Annotated[
-        str | None, typer.Option("--batch-strides", metavar="A,B,C", help="Batch strides, in elements; - for dense.")
+        str | None,
+        typer.Option("--batch-strides", metavar="A,B,C", help="The strides of the batch, in elements; - for dense."),
     ] = None,
     alignment: Annotated[
-        str | None, typer.Option("--alignment", metavar="A,B,C", help="Alignment of the pointers, in bytes.")
+        str | None, typer.Option("--alignment", metavar="A,B,C", help="The alignment of the pointers, in bytes.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="Number of results, best first.")] = 1,
+    count: Annotated[int, typer.Option("--count", min=1, help="The number of results, best first.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Print what the heuristic selects for C[M, N] = A[M, K] B[K, N]; needs a GPU of the target model.
 
-    Exit status: 0 on success, 2 for an invalid argument or if the library has no result.
+    Exit status: 0 printed, 2 an argument is wrong or the library has no result.
     """
     from bitwise_cublas_profiles import report
     from bitwise_cublas_profiles.library import Library
@@ -90,20 +99,20 @@ def ask(
 
 @app.command(name="audit")
 def audit_command(
-    m: Annotated[int | None, typer.Argument(min=1)] = None,
-    n: Annotated[int | None, typer.Argument(min=1)] = None,
-    k: Annotated[int | None, typer.Argument(min=1)] = None,
+    m: Annotated[int | None, typer.Argument(metavar="M", min=1, help="The rows of A and C.")] = None,
+    n: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The columns of B and C.")] = None,
+    k: Annotated[int | None, typer.Argument(metavar="K", min=1, help="The length of the sums.")] = None,
     shapes: Annotated[
         Path | None, typer.Option("--shapes", metavar="FILE", help="One shape to a line: M N K, or M N K dtype.")
     ] = None,
-    dtype: Dtype = "fp16", out: Out = None, library: Path_ = None, workspace: Workspace = WORKSPACE,
+    dtype: Dtype = "fp16", out: OutDtype = None, library: LibraryPath = None, workspace: Workspace = WORKSPACE,
     transposes: Transposes = None,
     run: Annotated[bool, typer.Option("--run", help="Check each prediction by a run on ones.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Report the shapes whose sums drop the last values of k, from the heuristic's result.
 
-    Exit status: 0 if none drops any, 1 if some do, 2 for an invalid argument, 3 if some are unknown.
+    Exit status: 0 none drops any, 1 some do, 2 an argument is wrong, 3 some are unknown.
     """
     from bitwise_cublas_profiles.audit import audit, read_shapes
     from bitwise_cublas_profiles.driver import gpu_provenance

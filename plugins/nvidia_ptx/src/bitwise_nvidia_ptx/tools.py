@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from bitwise_core.plugins.tools import Found, ToolMissing
-from bitwise_nvidia_ptx.assembler.installed import InstalledAssembler, installed_assemblers, version_of
+from bitwise_nvidia_ptx.assembler.installed import InstalledAssembler, installed_assemblers, unusable, version_of
 
 _GET = "install Triton (pip install triton), the CUDA toolkit or the wheel nvidia-cuda-nvcc, or set BITWISE_PTXAS"
 
 
 def assemblers(name: str) -> list[Found]:
-    """Return the assemblers of a name, the one that is tried first with a note.  Raises ToolMissing."""
-    installed = list(installed_assemblers(name))
+    """Return the assemblers of a name, the one that is tried first with a note.  Raises ToolMissing.
+
+    A path in an environment variable that is passed over, since it is no executable file, comes before them.
+    """
+    installed, passed = list(installed_assemblers(name)), unusable(name)
     if not installed:
-        raise ToolMissing(f"no {name} is found: {_GET}")
-    return [Found(each.version or "does not run", each.path, _note(each, installed)) for each in installed]
+        wrong = "".join(f"; {path} ({origin}) is no executable file" for path, origin in passed)
+        raise ToolMissing(f"no {name} is found{wrong}: {_GET}")
+    return [
+        *(Found("is no executable file", path, f"{origin}, passed over") for path, origin in passed),
+        *(Found(each.version or "does not run", each.path, _note(each, installed)) for each in installed),
+    ]
 
 
 def _note(each: InstalledAssembler, installed: list[InstalledAssembler]) -> str:

@@ -31,14 +31,22 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Size = Annotated[int, typer.Argument(min=1)]
-Dtype = Annotated[str, typer.Option("--dtype", help="Operand type: fp16, bf16, fp32, tf32, e4m3fnuz or e5m2fnuz.")]
-Right = Annotated[str | None, typer.Option("--right-dtype", help="The type of B; default: that of A.")]
-Out = Annotated[str | None, typer.Option("--out-dtype", help="Output type; default: the operand type, fp32 for tf32.")]
+M = Annotated[int, typer.Argument(metavar="M", min=1, help="The rows of A and D.")]
+N = Annotated[int, typer.Argument(metavar="N", min=1, help="The columns of B and D.")]
+K = Annotated[int, typer.Argument(metavar="K", min=1, help="The length of the sums.")]
+Dtype = Annotated[
+    str, typer.Option("--dtype", help="The operands' type: fp16, bf16, fp32, tf32, e4m3fnuz or e5m2fnuz.")
+]
+RightDtype = Annotated[str | None, typer.Option("--right-dtype", help="The type of B; by default that of A.")]
+OutDtype = Annotated[
+    str | None, typer.Option("--out-dtype", help="The output's type; by default the operands' type, fp32 for tf32.")
+]
 Transposes = Annotated[str, typer.Option("--transposes", help="How A and B are stored: NN, NT, TN or TT.")]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Batch count.")]
-Workspace = Annotated[int | None, typer.Option("--workspace", min=0, metavar="BYTES", help="Workspace limit.")]
-DeviceName = Annotated[str, typer.Option("--device", help="MI300X, MI300A or MI308X.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="The number of products.")]
+Workspace = Annotated[
+    int | None, typer.Option("--workspace", min=0, metavar="BYTES", help="The limit of the workspace.")
+]
+DeviceName = Annotated[str, typer.Option("--device", help="The device: MI300X, MI300A or MI308X.")]
 StaggerOption = Annotated[
     str | None, typer.Option("--stagger", metavar="M|N", help="hipBLASLt: the tiles that StaggerUMapping 0 counts.")
 ]
@@ -52,10 +60,10 @@ def rocblas() -> None:
 
 @app.command()
 def ask(
-    m: Size, n: Size, k: Size,
+    m: M, n: N, k: K,
     name: Annotated[str, typer.Option("--library", metavar="NAME:VERSION", help="The library.")] = "rocblas:6.2",
-    dtype: Dtype = "fp16", right: Right = None, out: Out = None, transposes: Transposes = "NN", batch: Batch = 1,
-    workspace: Workspace = None, on: DeviceName = "MI300X",
+    dtype: Dtype = "fp16", right: RightDtype = None, out: OutDtype = None, transposes: Transposes = "NN",
+    batch: Batch = 1, workspace: Workspace = None, on: DeviceName = "MI300X",
     types: Annotated[str | None, typer.Option("--types", help="hipBLASLt: the problem type, as in file names.")] = None,
     stagger: StaggerOption = None,
     bias: Annotated[bool, typer.Option("--bias", help="With a bias.")] = False,
@@ -69,7 +77,7 @@ def ask(
 ) -> None:  # fmt: skip
     """Print what a library selects for D[M, N] = A[M, K] B[K, N], and the descriptor that follows.  No GPU is needed.
 
-    Exit status: 0 described, 2 for an invalid argument or without a kernel, 3 if a kernel is not described.
+    Exit status: 0 described, 2 an argument is wrong or no kernel is selected, 3 the kernel is not described.
     """
     from bitwise_rocblas_profiles.libraries import device, library, transposed
     from bitwise_rocblas_profiles.library_profile import stagger_of
@@ -87,17 +95,17 @@ def ask(
 
 @app.command(name="describe")
 def describe_command(
-    m: Size, n: Size, k: Size,
+    m: M, n: N, k: K,
     logic: Annotated[Path, typer.Option("--logic", metavar="FILE", help="A logic file of Tensile or TensileLite.")],
     number: Annotated[
-        int | None, typer.Option("--solution", min=0, help="Its position in the file; default: the selected one.")
+        int | None, typer.Option("--solution", min=0, help="Its position in the file; by default the selected one.")
     ] = None,
     batch: Batch = 1, workspace: Workspace = None, on: DeviceName = "MI300X", stagger: StaggerOption = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Print the descriptor of a solution of your own logic file, for a column-major call of the file's types.
 
-    Exit status: 0 described, 2 for an invalid argument or without a kernel, 3 if a kernel is not described.
+    Exit status: 0 described, 2 an argument is wrong or no kernel is selected, 3 the kernel is not described.
     """
     from bitwise_rocblas_profiles.describe import describe as described
     from bitwise_rocblas_profiles.describe import types_of
@@ -152,7 +160,7 @@ def coverage_command(
 ) -> None:
     """Count the solutions that are described, and those that are declined by reason.
 
-    Exit status: 0, or 2 for an invalid argument.
+    Exit status: 0 counted, 2 an argument is wrong.
     """
     from bitwise_rocblas_profiles.coverage import coverage
     from bitwise_rocblas_profiles.libraries import NOT_MEASURED, libraries, library

@@ -121,7 +121,7 @@ class Receipt(_Strict):
 
     @property
     def content(self) -> Lock:
-        """The lock."""
+        """The lock whose products the receipt describes."""
         return Lock(
             version=version_of(self.attention), provenance=self.recorded, entries=self.entries, operators=self.library,
             attention=self.attention,

@@ -58,7 +58,7 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
         return None
 
     def symbolic_vector(self) -> SymbolicVector:
-        """Itself."""
+        """Return this value, which is a vector already."""
         return self
 
     def extract(self, low: int, bits: int) -> Any:
@@ -166,7 +166,7 @@ class Predicate(SymbolicVector, L.LazyIntegers):
         return L.constants_of(self) if known is True or (known is not False and np.all(known)) else None
 
     def symbolic_vector(self) -> SymbolicVector:
-        """Itself."""
+        """Return this value, which is a vector already."""
         return self
 
     def extract(self, low: int, bits: int) -> Any:

@@ -73,7 +73,7 @@ class ConditionalStores:
         return bool((hashes == hashes[:, first[element.reshape(-1)]]).all())
 
     def keep(self, access: Access, condition: SymbolicVector, buffer: int) -> None:
-        """Keep stores."""
+        """Keep stores in a buffer that are executed under a condition, until their contents are settled."""
         self.count += access.address.size
         self._stores.setdefault(buffer, []).append(_Stores(access, condition))
 

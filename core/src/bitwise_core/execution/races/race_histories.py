@@ -176,7 +176,7 @@ def _joined(histories: Iterable[History], *, of_all_blocks: bool) -> list[Histor
 
 
 class NoRaceDetection(RaceDetectors):
-    """No race detection."""
+    """The detectors of a run whose accesses are not followed: no race is found."""
 
     def __init__(self, threads: int, warp: int) -> None:
         super().__init__(1, threads, warp, 1)

@@ -48,7 +48,7 @@ class StoredOperations:
         """A number that no integer of which a slice is kept exceeds, by the name of the slice."""
 
     def note(self, value: Value) -> None:
-        """A value is stored."""
+        """Keep the operations that made the parts of a stored value."""
         parts = value.parts if isinstance(value, PackedVector) else (value,)
         origins = [origin for part in parts if (origin := _kept(part)) is not None]
         if len(origins) < len(parts):

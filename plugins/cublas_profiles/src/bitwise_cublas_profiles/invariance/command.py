@@ -39,19 +39,20 @@ class Source:
 
 
 def invariance(
-    n: Annotated[int | None, typer.Argument(min=1, help="Columns of the weight's product.")] = None,
-    k: Annotated[int | None, typer.Argument(min=1, help="Length of the sums.")] = None,
+    n: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The columns of the product.")] = None,
+    k: Annotated[int | None, typer.Argument(metavar="K", min=1, help="The length of the sums.")] = None,
     dtype: Annotated[
-        str | None, typer.Option("--dtype", help="bf16, fp16, fp32 or tf32; default: that of the model, or bf16.")
+        str | None, typer.Option("--dtype", help="bf16, fp16, fp32 or tf32; by default that of the model, or bf16.")
     ] = None,
     operator: Annotated[
         str, typer.Option("--op", help="linear: x @ weight.t(); addmm: with a bias; mm: x @ weight.")
     ] = "linear",
     workspace: Annotated[
-        str | None, typer.Option("--workspace", metavar=":KIB:COUNT", help="CUBLAS_WORKSPACE_CONFIG; default: not set.")
+        str | None,
+        typer.Option("--workspace", metavar=":KIB:COUNT", help="CUBLAS_WORKSPACE_CONFIG; by default not set."),
     ] = None,
     lt_workspace: Annotated[
-        int | None, typer.Option("--lt-workspace", metavar="KIB", help="CUBLASLT_WORKSPACE_SIZE; default: not set.")
+        int | None, typer.Option("--lt-workspace", metavar="KIB", help="CUBLASLT_WORKSPACE_SIZE; by default not set.")
     ] = None,
     full_precision: Annotated[
         bool, typer.Option("--no-reduced-precision", help="Slices of split K are added in fp32 only.")
@@ -71,13 +72,13 @@ def invariance(
         int, typer.Option("--rows", min=1, max=MAXIMUM_ROWS, metavar="M", help="The largest number of rows.")
     ] = ROWS,
     answers: Annotated[
-        Path | None, typer.Option("--answers", metavar="FILE", help="Recorded answers; default: those shipped.")
+        Path | None, typer.Option("--answers", metavar="FILE", help="Recorded answers; by default those shipped.")
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(
             "--device",
-            help="A part of the GPU's name, where several are recorded; default: this machine's, or the first.",
+            help="A part of the GPU's name, where several are recorded; by default this machine's, or the first.",
         ),
     ] = None,
     version: Annotated[
@@ -85,7 +86,7 @@ def invariance(
         typer.Option(
             "--library-version",
             metavar="12.8",
-            help="The version of cuBLASLt, where several are recorded; default: the latest.",
+            help="The version of cuBLASLt, where several are recorded; by default the latest.",
         ),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Ask the library on this GPU.")] = False,
@@ -100,8 +101,8 @@ def invariance(
 ) -> None:
     """Print for which numbers of rows a row of a product has the same bits, from the answers of cuBLASLt's heuristic.
 
-    Exit status: 0 if every product is invariant, 1 if one is not, 2 for an invalid argument, 3 if some numbers of rows
-    have no descriptor, 4 if descriptors differ and no operands with other bytes were found.
+    Exit status: 0 every product is invariant, 1 one is not, 2 an argument is wrong, 3 some numbers of rows have no
+    descriptor, 4 descriptors differ and no operands with other bytes were found.
     """
     from bitwise_cublas_profiles.invariance.certificate import STATUS, Verdict, overall
     from bitwise_cublas_profiles.invariance.confirmation import confirm

@@ -71,14 +71,27 @@ def _identity_of_tool(path: str) -> str:
         return str(error)
 
 
+def _in_environment(name: str) -> list[tuple[str | None, str]]:
+    """Return the paths that environment variables give of the assembler of this name, and their origins."""
+    variables = ("BITWISE_PTXAS", f"TRITON_{name.upper().replace('-', '_')}_PATH")
+    return [(os.environ.get(variable), f"of {variable}") for variable in variables]
+
+
+def _is_executable(path: str) -> bool:
+    return os.access(path, os.X_OK) and not os.path.isdir(path)
+
+
+def unusable(name: str) -> list[tuple[str, str]]:
+    """Return the paths of an assembler in environment variables that are no executable files, and their origins."""
+    return [(path, origin) for path, origin in _in_environment(name) if path and not _is_executable(path)]
+
+
 def candidates(name: str) -> Iterator[tuple[str, str]]:
     """Yield the executable files that may be the assembler of this name, the preferred one first, and their origins."""
-    variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
     triton = ".".join(map(str, triton_version()))
     other = "ptxas" if name == "ptxas-blackwell" else "ptxas-blackwell"
     found: list[tuple[str | None, str]] = [
-        (os.environ.get("BITWISE_PTXAS"), "of BITWISE_PTXAS"),
-        (os.environ.get(variable), f"of {variable}"),
+        *_in_environment(name),
         *((path, f"of Triton {triton}") for path in _in_triton_wheel(name)),
         *((path, f"({other}) of Triton {triton}") for path in _in_triton_wheel(other)),
         (shutil.which("ptxas"), "on PATH"),
@@ -88,7 +101,7 @@ def candidates(name: str) -> Iterator[tuple[str, str]]:
     found += [(path, "of the wheel of nvcc") for path in _in_nvidia_wheels()]
     files: set[tuple[int, int]] = set()
     for path, origin in found:
-        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
+        if path and _is_executable(path):
             status = os.stat(path)
             if (file := (status.st_dev, status.st_ino)) not in files:
                 files.add(file)
@@ -127,7 +140,7 @@ def disassemblers(path: str) -> tuple[str, ...]:
         shutil.which("nvdisasm"),
         *_in_triton_wheel("nvdisasm"),
     )
-    usable = [each for each in found if each and os.access(each, os.X_OK) and not os.path.isdir(each)]
+    usable = [each for each in found if each and _is_executable(each)]
     return tuple({os.path.realpath(each): each for each in reversed(usable)}.values())[::-1]
 
 

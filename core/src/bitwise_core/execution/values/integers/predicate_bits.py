@@ -156,7 +156,7 @@ class PredicateNumbers:
         self._known = HashTable()
 
     def note(self, value: Value) -> None:
-        """A value is stored."""
+        """Keep the predicate of each part of a stored value that is 0 or 1."""
         for part in value.parts if isinstance(value, PackedVector) else (value,):
             if isinstance(part, PredicateBits) and part.ones == 1:
                 predicate = as_symbolic_vector(part.predicates[0])

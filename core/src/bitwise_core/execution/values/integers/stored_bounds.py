@@ -22,7 +22,7 @@ class StoredBounds:
         self._known: dict[int, HashTable] = {}
 
     def note(self, value: Value) -> None:
-        """A value is stored."""
+        """Keep the bound of a stored value."""
         if not isinstance(value, SymbolicVector) or value.bits < 16:
             return
         bound = maximum_of(value)

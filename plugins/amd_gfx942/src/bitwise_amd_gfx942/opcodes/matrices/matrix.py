@@ -24,10 +24,10 @@ from bitwise_amd_gfx942.opcodes.operands.operand_access import Reader, Writer, r
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, ContractionAudit, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.byte_functions import waits_to_be_looked_up
 from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.table_look_ups import waits_to_be_looked_up
 from bitwise_core.execution.values.matrix_steps.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
