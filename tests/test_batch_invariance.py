@@ -849,6 +849,23 @@ def test_a_mask_that_is_written_to_is_read_again(inference: bool) -> None:
             assert torch.equal(attention(q, k, v, attn_mask=mask), attention(q, k, v, attn_mask=mask.clone()))
 
 
+def test_the_first_keys_of_a_mask_whose_writes_are_not_counted_are_read_again() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(2, 1, 12, 64, device="cpu", seed=seed) for seed in range(3))
+    causal = torch.ones(12, 12, dtype=torch.bool).tril()
+    with torch.inference_mode(), batch_invariant() as mode:
+        mask = causal[None, None].repeat(2, 1, 1, 1)
+        for padding in (0, 3, 1):
+            mask.copy_(causal)
+            mask[1, :, :, :padding] = False
+            found = attention(q, k, v, attn_mask=mask)
+            alone = attention(*(each[1:, :, padding:] for each in (q, k, v)), is_causal=True)
+            assert torch.equal(found[1:, :, padding:], alone)
+            known = mode._attention.masks.known(mask, q, k, False)
+            assert known is not None
+            assert known.first_keys.tolist() == [0, padding]
+
+
 def test_masks_with_different_first_keys_are_found() -> None:
     def differ(mask: Any) -> Any:
         return first_keys_differ(first_of_rows(mask), int(mask.shape[-1]))

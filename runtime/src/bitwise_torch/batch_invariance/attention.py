@@ -217,6 +217,8 @@ def _masked(
             continue
         for place in range(query.shape[0])[rows]:
             operands = query[place], key[place], value[place], None if added is None else added[place % len(added)]
+            if kernels and _by_steps(each, *operands[:3], how, out[place]):
+                continue
             size = int(key.shape[1]) * each.seen * int(key.shape[-1])
             step = MOST_SEQUENCES if kernels else max(1, MOST_NUMBERS // size)
             for begin in range(each.begin, each.end, step):
@@ -224,6 +226,82 @@ def _masked(
                 found = _rows_of_window(each, part, *operands, how)
                 out[place, :, part] = found[:, :, 0].transpose(0, 1)
     return out
+
+
+_STREAMED, _MULTIPLIED = 3.6e12, 4.5e14
+"""Bytes of keys and values that single queries read in a second, and operations of tiles of queries, on an H200.
+
+They were fitted to few times, and decide no bits.
+"""
+
+_ROWS_OF_A_TILE = 128
+"""The rows of a tile of the kernel of many queries."""
+
+
+def _by_steps(run: Run, query: Any, key: Any, value: Any, how: _Scores, out: Any) -> bool:
+    """Compute a sliding run of query[heads, q, d] into out[heads, q, e], if that is served and faster than one by one.
+
+    A query and the one that is a chunk of keys behind it have the same chunks, but for the first and the last one, and
+    a chunk that is masked changes no bits.  So queries that are whole chunks apart are the queries of a sequence, under
+    a window that moves by a chunk, and the heads of a group are rows of one head.
+    """
+    if query.device.type == "cpu" or how.sinks is not None:
+        return False
+    heads, groups, count = int(query.shape[0]), int(key.shape[0]), run.end - run.begin
+    form = AttentionForm(
+        dtype=NAMES[str(query.dtype)], depth=int(query.shape[-1]), width=int(value.shape[-1]), scale=how.scale,
+        causal=True, window=run.seen, soft_cap=how.soft_cap,
+    )  # fmt: skip
+    chunk = attention_execution.cached_launcher(query.device, form)[1].chunk
+    if chunk is None or count <= chunk:
+        return False
+    together = -(-count // chunk)
+    widths = int(query.shape[-1] + value.shape[-1])
+    tiles = groups * chunk * -(-together * (heads // groups) // _ROWS_OF_A_TILE)
+    visited = min(together * chunk, _ROWS_OF_A_TILE // (heads // groups) * chunk) + run.seen
+    single = count * groups * run.seen * widths * query.element_size() / _STREAMED
+    if tiles * visited * _ROWS_OF_A_TILE * widths * 2 / _MULTIPLIED >= single:
+        return False
+    for begin, end in ((0, count % chunk), (count % chunk, chunk)):
+        if begin == end:
+            continue
+        queries = together if begin == 0 and count % chunk else count // chunk
+        if not _residues(run, begin, end, queries, chunk, query, key, value, form, out):
+            return False
+    return True
+
+
+def _residues(
+    run: Run, begin: int, end: int, queries: int, chunk: int, query: Any, key: Any, value: Any, form: AttentionForm,
+    out: Any,
+) -> bool:  # fmt: skip
+    """Compute the queries of a run with the places from `begin` to `end` in their chunks; see `_by_steps`."""
+    heads, groups = int(query.shape[0]), int(key.shape[0])
+    share, keys, size = heads // groups, run.seen + (queries - 1) * chunk, end - begin
+
+    def rows_of(x: Any) -> Any:
+        """Return rows of x[heads, q, d] as [size, queries, share, groups, d]."""
+        x = x[:, run.begin + begin :].unflatten(0, (groups, share))
+        group, head, row, component = x.stride()
+        return x.as_strided(
+            (size, queries, share, groups, x.shape[-1]), (row, chunk * row, head, group, component)
+        )  # fmt: skip
+
+    def windows(x: Any) -> Any:
+        x = x[:, run.first + begin :]
+        group, row, component = x.stride()
+        return x.as_strided((size, keys, groups, x.shape[-1]), (row, row, group, component))
+
+    call = attention_execution.AttentionCall(
+        rows_of(query).flatten(1, 2), windows(key), windows(value), first_position=run.seen - 1, query_share=share,
+        query_step=chunk,
+    )  # fmt: skip
+    try:
+        found, _, _ = attention_execution.run(call, form, logarithms=False)
+    except (DescriptorError, attention_calls.AttentionError):
+        return False
+    rows_of(out).copy_(found.unflatten(1, (queries, share)))
+    return True
 
 
 def _without_repeated_heads(key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

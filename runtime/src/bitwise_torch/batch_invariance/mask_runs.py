@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,7 +167,8 @@ class Masks:
     """Reads masks, and keeps the last one, which the layers of a model have in common.
 
     A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
-    that such a mask is read in each call; only that it has no runs is kept, unless the mode is `strict`.
+    that the first keys of such a mask are read in each call, on the device; only that it has no runs is kept, unless
+    the mode is `strict`.
 
     In a capture of a CUDA graph no values can be read.  With `strict`, it is asserted on the device, in each replay,
     that a mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
@@ -181,9 +182,15 @@ class Masks:
     def known(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask | None:
         """Return what was read of the last mask, if this is it, and nothing wrote to it; None in a capture."""
         last = self._last
-        if last is None or mask.is_inference() or last[0] != _mask_of(mask, query, key, causal) or _captures(mask):
+        if last is None or last[0] != _mask_of(mask, query, key, causal) or _captures(mask):
             return None
-        return last[1]
+        read = last[1]
+        if not mask.is_inference():
+            return read
+        if self.strict or read.runs != () or read.allowed.data_ptr() != mask.data_ptr():
+            return None
+        # What it allows is its own memory.
+        return replace(read, first_keys=_first_keys(first_of_rows(read.allowed), int(query.shape[0])))
 
     def of(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask:
         """Return what attention of query[s, h, q, d] to key[s, h, k, d] needs of a mask of four axes."""
@@ -192,13 +199,8 @@ class Masks:
             return found
         allowed, added = _allowed_and_added(mask, query, key, causal)
         rows = first_of_rows(allowed)
-        sequences = int(query.shape[0])
-        if rows.numel() == sequences == len(rows):
-            first_keys = rows.view(-1)
-        else:
-            first_keys = rows.view(len(rows), -1).amin(-1).expand(sequences).contiguous()
         own = _mask_of(mask, query, key, causal)
-        found = ReadMask(allowed, added, first_keys, self._runs_of(own, allowed, rows))
+        found = ReadMask(allowed, added, _first_keys(rows, int(query.shape[0])), self._runs_of(own, allowed, rows))
         if not _captures(mask):
             self._last = own, found
         return found
@@ -229,6 +231,13 @@ class Masks:
         if self.strict:
             torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
         return () if self.strict or before == () else None
+
+
+def _first_keys(rows: torch.Tensor, sequences: int) -> torch.Tensor:
+    """Return the first key of each of so many sequences, from those of the rows of their mask."""
+    if rows.numel() == sequences == len(rows):
+        return rows.view(-1)
+    return rows.view(len(rows), -1).amin(-1).expand(sequences).contiguous()
 
 
 _ASSERTION = "a mask of attention hides other first keys than in the capture of this CUDA graph: run it without a graph"

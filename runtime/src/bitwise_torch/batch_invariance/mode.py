@@ -37,7 +37,7 @@ from bitwise_torch.batch_invariance.row_operators import (
     NotServed,
     launch_of_normalisation,
     launch_of_rows,
-    operands_of_normalisation,
+    operands_and_rest,
 )
 from bitwise_torch.batch_invariance.spreads import SPREADS
 from bitwise_torch.batch_invariance.triangular_systems import SYSTEMS
@@ -209,8 +209,8 @@ class BatchInvariance:
             return self._uncovered(operation, name, arguments, options, str(reason))
 
     def _normalised(self, operation: Intercepted, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Return normalised rows and their statistics; a repeated call is one look-up."""
-        operands, rest = operands_of_normalisation(name, arguments)
+        """Return normalised rows and their statistics, or gradients; a repeated call is one look-up."""
+        operands, rest = operands_and_rest(arguments)
         found, key = self._ready.run_several(name, operands, rest)
         if found is not None:
             return tuple(found)
@@ -219,7 +219,7 @@ class BatchInvariance:
                 results = ROW_OPERATORS[name](*arguments)
                 launch = None if key is None else launch_of_normalisation(name, arguments, results)
                 if launch is not None:
-                    self._ready.keep_several(key, operands, results, launch)
+                    self._ready.keep_several(key, operands, results, launch, (operation.full_name, arguments))
                 return results
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, {}, str(reason))

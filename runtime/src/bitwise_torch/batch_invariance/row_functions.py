@@ -6,6 +6,7 @@ those of the last axis.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -344,18 +345,7 @@ def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callabl
     parts = torch.empty((count, groups, columns), dtype=torch.float32, device=x.device)
     first = _repetition("sum_of_columns", *_columns_call(x, parts, float(rows), False, lanes))
     second = _repetition("sum_of_columns", *_columns_call(parts, out, float(rows), mean, _COLUMN_LANES))
-    if first is None or second is None:
-        return None
-    allocate = output_allocator(parts)
-    device = torch.empty(0, device=x.device)
-
-    def launch(at_x: int, at_out: int) -> None:
-        between = allocate(device)
-        at = between.data_ptr()
-        first(at_x, at)
-        second(at, at_out)
-
-    return launch
+    return None if first is None or second is None else _in_two_launches(first, second, parts)
 
 
 def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[..., None] | None:
@@ -388,24 +378,114 @@ def launch_of_normalised_rows(
 
     `results` are the normalised rows, the means unless they are not centered, and the scales; see `launch_of_sum`.
     """
-    given = [x, *(each for each in (weight, bias) if each is not None), *results]
-    if not all(map(_is_plain, given)):
-        return None
     centered, rows = len(results) == 3, int(x.numel()) // length
+    given = (x, weight, bias, results[0], results[1] if centered else None, results[-1])
+    if not all(each is None or _is_plain(each) for each in given):
+        return None
     sizes, _ = geometry(length)
     grid = (-(-rows // sizes["ROWS"]), 1, 1)
     tensors = (x, weight, bias, results[0], results[1], results[-1])
     numbers = rows, length, float(length), float(epsilon)
     run = _repetition("normalised_rows", grid, tensors, numbers, (centered, *sizes.values()))
-    if run is None:
+    places = _places(given)
+    return None if run is None else _on_addresses([(run, (*places[:4], places[4 if centered else 5], places[5]))])
+
+
+def launch_of_normalisation_gradient(
+    gradient: torch.Tensor, x: torch.Tensor, mean: torch.Tensor | None, scale: torch.Tensor,
+    weight: torch.Tensor | None, bias: torch.Tensor | None, results: Sequence[torch.Tensor | None], length: int,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of the gradients of a normalisation that ran on rows of a length.
+
+    It is a function of the addresses of all tensors that exist.  `results` are the gradients of the input, of the
+    weight and of the bias, each of which may be None; see `launch_of_sum`.
+    """
+    import torch
+
+    given = (gradient, x, mean, scale, weight, bias, *results)
+    if not all(each is None or _is_plain(each) for each in given):
         return None
-    # By position: two tensors of this call may be one, and two in a later one.
-    numbered = iter(range(len(given)))
-    places = [None if each is None else next(numbered) for each in (x, weight, bias)]
-    places += [next(numbered), len(given) - len(results) + 1, len(given) - 1]
+    if {each.dtype for each in (mean, scale) if each is not None} != {torch.float32}:
+        return None
+    of_input, of_weight, of_bias = results
+    at_gradient, at_x, at_mean, at_scale, at_weight, _, *at_results = _places(given)
+    rows = int(x.numel()) // length
+    launches: list[tuple[Callable[..., None] | None, tuple[int | None, ...]]] = []
+    if of_input is not None:
+        sizes, _ = geometry(length)
+        grid = (-(-rows // sizes["ROWS"]), 1, 1)
+        tensors = (gradient, x, weight, scale if mean is None else mean, scale, of_input)
+        constants = (mean is not None, *sizes.values())
+        run = _repetition("normalisation_gradient_of_rows", grid, tensors, (rows, length, float(length)), constants)
+        at_means = at_scale if mean is None else at_mean
+        launches.append((run, (at_gradient, at_x, at_weight, at_means, at_scale, at_results[0])))
+    if of_weight is not None:
+        run = _launch_of_column_products(gradient, x, mean, scale, of_weight, length)
+        launches.append((run, (at_gradient, at_x, at_mean, at_scale, at_results[1])))
+    if of_bias is not None:
+        run = launch_of_columns(gradient.view(1, rows, length), of_bias, False)
+        launches.append((run, (at_gradient, at_results[2])))
+    runs = [(run, places) for run, places in launches if run is not None]
+    return _on_addresses(runs) if len(runs) == len(launches) else None
+
+
+def _places(tensors: Sequence[torch.Tensor | None]) -> list[int | None]:
+    """Return the place of each tensor among those that exist, None for one that does not.
+
+    Two tensors of a call may be one, and two in a later call.
+    """
+    numbered = itertools.count()
+    return [None if each is None else next(numbered) for each in tensors]
+
+
+def _on_addresses(runs: Sequence[tuple[Callable[..., None], tuple[int | None, ...]]]) -> Callable[..., None]:
+    """Return the launches of some kernels, each on the addresses at some places, None for no place."""
 
     def launch(*addresses: int) -> None:
-        run(*[None if place is None else addresses[place] for place in places])
+        for run, places in runs:
+            run(*[None if place is None else addresses[place] for place in places])
+
+    return launch
+
+
+def _launch_of_column_products(
+    gradient: torch.Tensor, x: torch.Tensor, mean: torch.Tensor | None, scale: torch.Tensor, out: torch.Tensor,
+    columns: int,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of `sum_column_products` that ran, by the addresses of gradient, x, mean, scale and out."""
+    import torch
+
+    rows = int(x.numel()) // columns
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    parts = lanes // _COLUMN_LANES
+    if rows > LONG:
+        return None
+    target = out if parts == 1 else torch.empty((1, parts, columns), dtype=torch.float32, device=x.device)
+    grid = (-(-columns // _COLUMNS), parts, 1)
+    constants = tuple(column_geometry(lanes).values())
+    tensors = (gradient, x, mean, scale, target)
+    first = _repetition("sum_of_column_products", grid, tensors, (rows, columns), constants)
+    if parts == 1 or first is None:
+        return first
+    second = _repetition("sum_of_columns", *_columns_call(target, out, float(rows), False, _COLUMN_LANES))
+    return None if second is None else _in_two_launches(first, second, target)
+
+
+def _in_two_launches(
+    first: Callable[..., None], second: Callable[..., None], between: torch.Tensor
+) -> Callable[..., None]:
+    """Return the launch of two kernels, the second of which reads what the first leaves in memory like `between`."""
+    import torch
+
+    allocate = output_allocator(between)
+    device = torch.empty(0, device=between.device)
+
+    def launch(*addresses: int | None) -> None:
+        *operands, at_out = addresses
+        memory = allocate(device)
+        at = memory.data_ptr()
+        first(*operands, at)
+        second(at, at_out)
 
     return launch
 

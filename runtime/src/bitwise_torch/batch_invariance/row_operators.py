@@ -14,6 +14,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     LONG,
     add_entries,
     launch_of_columns,
+    launch_of_normalisation_gradient,
     launch_of_normalised_rows,
     launch_of_softmax,
     launch_of_softmax_gradient,
@@ -353,29 +354,43 @@ ROW_OPERATORS: dict[str, _Function] = {
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 
 
-NORMALISATIONS = {"native_layer_norm": 2, "_fused_rms_norm": 1}
-"""Operators that normalise rows, with the numbers of their weights and biases, which follow the shape of a row."""
+NORMALISATIONS = (
+    "native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward",
+)  # fmt: skip
+"""Operators that normalise rows, with several results, and their gradients."""
 
 
-def operands_of_normalisation(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the tensors of a call of NORMALISATIONS, and what else decides it."""
-    x, shape, *rest = arguments
-    count = NORMALISATIONS[name]
-    tensors = rest[:count]
-    operands = (x, *(each for each in tensors if each is not None))
-    return operands, (tuple(shape), *rest[count:], *(each is None for each in tensors))
+def operands_and_rest(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the tensors of a call, and what else decides it, with a mark in the place of each tensor."""
+    import torch
+
+    operands = tuple(each for each in arguments if isinstance(each, torch.Tensor))
+    rest = tuple(
+        ... if isinstance(each, torch.Tensor) else tuple(each) if isinstance(each, list) else each
+        for each in arguments
+    )  # fmt: skip
+    return operands, rest
 
 
 def launch_of_normalisation(
     name: str, arguments: tuple[Any, ...], results: Sequence[Any]
 ) -> Callable[..., None] | None:  # fmt: skip
-    """Return the launch of a call of NORMALISATIONS that ran; see `launch_of_normalised_rows`."""
-    x, shape, weight, *rest = arguments
-    bias = rest[0] if NORMALISATIONS[name] == 2 else None
-    epsilon = rest[-1]
-    if epsilon is None:
-        epsilon = default_epsilon()
-    return launch_of_normalised_rows(x, weight, bias, results, _row_length(shape), epsilon)
+    """Return the launch of a call of NORMALISATIONS that ran, by the addresses of its tensors and of its results."""
+    if name == "native_layer_norm_backward":
+        upstream, x, shape, mean, scale, weight, bias, _ = arguments
+        return launch_of_normalisation_gradient(
+            upstream, x, mean, scale, weight, bias, results, _row_length(shape)
+        )  # fmt: skip
+    if name == "_fused_rms_norm_backward":
+        upstream, x, shape, scale, weight, _ = arguments
+        return launch_of_normalisation_gradient(
+            upstream, x, None, scale, weight, None, (*results, None), _row_length(shape)
+        )  # fmt: skip
+    x, shape, weight, *more = arguments
+    bias, epsilon = more if name == "native_layer_norm" else (None, *more)
+    return launch_of_normalised_rows(
+        x, weight, bias, results, _row_length(shape), default_epsilon() if epsilon is None else epsilon
+    )  # fmt: skip
 
 
 _SOFTMAX_GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")
