@@ -26,6 +26,7 @@ from bitwise_torch.batch_invariance.attention import ATTENTION
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.convolutions import CONVOLUTIONS
 from bitwise_torch.batch_invariance.mask_runs import Masks
+from bitwise_torch.batch_invariance.pools import POOLS
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -56,7 +57,7 @@ from bitwise_torch.started_processes import Enter, passed_on
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
-_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS | SYSTEMS
+_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS | SYSTEMS | POOLS
 _PRODUCTS: dict[str, Callable[..., Any]] = PRODUCT_OPERATORS | CONVOLUTIONS
 _NAMES = frozenset({*_ROWS, *REDUCTIONS})
 _REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))

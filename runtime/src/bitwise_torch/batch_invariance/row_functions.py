@@ -252,6 +252,22 @@ def first_of_rows(x: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def extents_of_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return [3, ...]: the place of the first true element of each row of a boolean x[..., n], the place behind the
+    last one, and their number, in int32; n, 0 and 0 for a row without one.
+    """
+    import torch
+
+    length = int(x.shape[-1])
+    if x.is_cpu or x.numel() == 0:
+        return torch.stack([first_of_rows(x), length - first_of_rows(x.flip(-1)), x.sum(-1, dtype=torch.int32)])
+    out = torch.empty((3, *x.shape[:-1]), dtype=torch.int32, device=x.device)
+    x = _dense(x)
+    rows, _ = _rows(x)
+    _launch("extents_of_rows", rows, length, (x, out, rows, length), ())
+    return out
+
+
 def widened_heads(x: torch.Tensor, width: int) -> torch.Tensor:
     """Return heads x[sequences, heads, places, depth] with zeros behind their components, of a width; no gradients."""
     import torch

@@ -33,27 +33,25 @@ if TYPE_CHECKING:
     import torch
 
 REDUCTIONS = (
-    "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d",
-    "_adaptive_avg_pool3d_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "avg_pool2d",
-    "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward", "batch_norm_backward", "_batch_norm_no_update",
-    "batch_norm_stats", "_batch_norm_with_update", "binary_cross_entropy", "bincount", "_cholesky_solve_helper",
-    "col2im", "_ctc_loss", "_ctc_loss_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward", "_cummax_helper",
-    "cumprod", "_embedding_bag", "_embedding_bag_backward", "_embedding_bag_dense_backward",
-    "_embedding_bag_forward_only", "_fft_c2c", "_fft_c2r", "_fft_r2c", "fractional_max_pool2d_backward",
-    "fractional_max_pool3d_backward", "_fused_dropout", "grid_sampler_2d_backward", "grid_sampler_3d_backward",
-    "huber_loss", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det", "linalg_eig", "_linalg_eigh",
-    "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_lstsq", "linalg_lu",
-    "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
-    "_logcumsumexp", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss_forward", "nansum", "native_batch_norm",
-    "native_batch_norm_backward", "_native_batch_norm_legit", "norm", "_pdist_forward", "prod", "put", "put_",
-    "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm",
-    "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "scatter_reduce",
-    "scatter_reduce_", "segment_reduce", "_segment_reduce_backward", "smooth_l1_loss", "trace", "unfold_backward",
-    "_upsample_bicubic2d_aa_backward", "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward",
-    "upsample_bilinear2d_backward", "upsample_linear1d_backward", "upsample_nearest1d_backward",
-    "upsample_nearest2d_backward", "upsample_nearest3d_backward", "upsample_trilinear3d_backward",
-    "_weight_norm_interface", "_weight_norm_interface_backward",
+    "adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward",
+    "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "avg_pool2d_backward", "avg_pool3d",
+    "avg_pool3d_backward", "batch_norm_backward", "_batch_norm_no_update", "batch_norm_stats",
+    "_batch_norm_with_update", "binary_cross_entropy", "bincount", "_cholesky_solve_helper", "col2im", "_ctc_loss",
+    "_ctc_loss_backward", "cudnn_batch_norm_backward", "_cummax_helper", "cumprod", "_embedding_bag",
+    "_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_forward_only", "_fft_c2c",
+    "_fft_c2r", "_fft_r2c", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward", "_fused_dropout",
+    "grid_sampler_2d_backward", "grid_sampler_3d_backward", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det",
+    "linalg_eig", "_linalg_eigh", "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex",
+    "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet",
+    "_linalg_solve_ex", "_linalg_svd", "_logcumsumexp", "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices_backward", "multi_margin_loss", "multilabel_margin_loss_forward", "nansum",
+    "_native_batch_norm_legit", "norm", "_pdist_forward", "prod", "put", "put_", "reflection_pad1d_backward",
+    "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm", "replication_pad1d_backward",
+    "replication_pad2d_backward", "replication_pad3d_backward", "scatter_reduce", "scatter_reduce_",
+    "segment_reduce", "_segment_reduce_backward", "trace", "unfold_backward", "_upsample_bicubic2d_aa_backward",
+    "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward", "upsample_bilinear2d_backward",
+    "upsample_linear1d_backward", "upsample_nearest1d_backward", "upsample_nearest2d_backward",
+    "upsample_nearest3d_backward", "upsample_trilinear3d_backward",
 )  # fmt: skip
 """Operators that add numbers, some with atomic additions, for which there is no pinned order: a mode warns of them.
 
@@ -164,6 +162,21 @@ def _cumsum(x: Any, dim: int, *, dtype: Any = None, out: Any = None) -> Any:
 
 def _cumsum_in_place(x: Any, dim: int, *, dtype: Any = None) -> Any:
     return x.copy_(_cumsum(x, dim, dtype=dtype or x.dtype))
+
+
+def _of_loss(name: str) -> _Function:
+    """Return a loss of each number, which is PyTorch's, and its sum or mean over all."""
+
+    def loss(x: Any, target: Any, reduction: int = 1, *options: Any, out: Any = None) -> Any:
+        import torch
+
+        if not reduction:
+            raise AddsNothing
+        check_floats(x, target)
+        return result_into(reduced(getattr(torch.ops.aten, name)(x, target, 0, *options), None, False, None,
+                                   mean=reduction == 1), out)  # fmt: skip
+
+    return loss
 
 
 def _of_softmax(log: bool) -> _Function:
@@ -306,28 +319,38 @@ def _scatter_add(x: Any, dim: int, index: Any, source: Any, *, out: Any = None) 
 
 
 def _index_put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
-    """Add values at indices of the first axes, in ascending order of their place."""
+    """Add values at indices, in ascending order of their place; masks are read, which waits for the device."""
     import torch
 
     if not accumulate:
         raise AddsNothing
     check_floats(x, values)
-    given = list(indices)
-    while given and given[-1] is None:
-        given.pop()
-    if not given or any(each is None or each.dtype not in (torch.int64, torch.int32) for each in given):
-        raise NotServed("indices of axes behind others, or masks; integer indices of the first axes are served")
-    named = torch.broadcast_tensors(*(each.long() for each in given))
-    sizes = [int(each) for each in x.shape[: len(named)]]
-    place = torch.zeros_like(named[0])
-    for each, size in zip(named, sizes, strict=True):
+    named: list[tuple[int, Any]] = []
+    axis = 0
+    for each in indices:
+        parts = () if each is None else each.nonzero(as_tuple=True) if each.dtype == torch.bool else (each.long(),)
+        named += [(axis + place, part) for place, part in enumerate(parts)]
+        axis += len(parts) or 1
+    if not named or any(
+        each is not None and each.dtype not in (torch.int64, torch.int32, torch.bool) for each in indices
+    ):
+        raise NotServed("indices that are no integers and no masks; these are served")
+    axes, places = [axis for axis, _ in named], torch.broadcast_tensors(*(each for _, each in named))
+    sizes, kept = [int(x.shape[each]) for each in axes], [each for each in range(x.dim()) if each not in axes]
+    place = torch.zeros_like(places[0])
+    for each, size in zip(places, sizes, strict=True):
         place = place * size + torch.where(each < 0, each + size, each)
-    rest = [int(each) for each in x.shape[len(named) :]]
-    length = math.prod(rest)
-    source = values.expand(*place.shape, *rest).reshape(-1, length)
-    dense = x.contiguous()
-    add_entries(dense.view(-1, length), place.reshape(-1), source, 1.0)
-    return x if dense.data_ptr() == x.data_ptr() else x.copy_(dense)
+    # The axes of indices that lie beside each other are those of the values in their place, and else the first ones.
+    front = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    rest = [int(x.shape[each]) for each in kept]
+    source = values.expand(*rest[:front], *place.shape, *rest[front:])
+    source = source.movedim([front + each for each in range(place.dim())], list(range(place.dim())))
+    moved, length = x.permute(*axes, *kept), math.prod(rest)
+    dense = moved.contiguous()
+    add_entries(dense.view(-1, length), place.reshape(-1), source.reshape(-1, length), 1.0)
+    if dense.data_ptr() != x.data_ptr():
+        moved.copy_(dense)
+    return x
 
 
 def _topk(
@@ -350,6 +373,7 @@ ROW_OPERATORS: dict[str, _Function] = {
     "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_gradient, "index_add": _index_add,
     "index_add_": _index_add_in_place, "scatter_add": _scatter_add, "scatter_add_": _scatter_add_in_place,
     "_index_put_impl_": _index_put_in_place, "topk": _topk, "cumsum": _cumsum, "cumsum_": _cumsum_in_place,
+    **{name: _of_loss(name) for name in ("mse_loss", "smooth_l1_loss", "huber_loss")},
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 

@@ -291,6 +291,27 @@ def first_of_rows(x, out, rows, length, ROWS: tl.constexpr, LANES: tl.constexpr,
     tl.store(out + row, first, mask=exists)
 
 
+@triton.jit(do_not_specialize=["rows"])
+def extents_of_rows(x, out, rows, length, ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr,
+                    HELD: tl.constexpr):  # fmt: skip
+    """out[0, i], out[1, i], out[2, i] = the place of the first true element of row i, the place behind the last one,
+    and their number; `length`, 0 and 0 where there is none.
+    """
+    place, exists, row = _place(rows, length, ROWS)
+    first = tl.zeros((ROWS, 1), tl.int32) + length
+    behind = tl.zeros((ROWS, 1), tl.int32)
+    number = tl.zeros((ROWS, 1), tl.int32)
+    for start in range(0, LANES if HELD else length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        true = tl.load(x + place + column, mask=exists & (column < length), other=0) != 0
+        first = tl.minimum(first, tl.min(tl.where(true, column, length), axis=1)[:, None])
+        behind = tl.maximum(behind, tl.max(tl.where(true, column + 1, 0), axis=1)[:, None])
+        number += tl.sum(true.to(tl.int32), axis=1)[:, None]
+    tl.store(out + row, first, mask=exists)
+    tl.store(out + rows + row, behind, mask=exists)
+    tl.store(out + 2 * rows + row, number, mask=exists)
+
+
 @triton.jit(do_not_specialize=["entries", "targets", "alpha"])
 def added_entries(index, order, source, out, entries, targets, length, alpha, LANES: tl.constexpr):
     """out[index[i]] += alpha source[order[i]] for ascending i, in fp32, rounded once for all entries of an index.
