@@ -157,6 +157,12 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "sum": ("sum", lambda x: x.sum(-1)),
     "sum over the first axis": ("sum", lambda x: x.t().sum(0)),
     "sum over two axes": ("sum", lambda x: x.reshape(len(x), 4, 2, -1).sum((1, 3))),
+    "sum of rows that lie in another order": (
+        "sum", lambda x: x.reshape(len(x), 4, 2, -1).transpose(1, 2).sum(-1, keepdim=True)
+    ),
+    "sum over axes that lie in another order": (
+        "sum", lambda x: x.t().contiguous().reshape(8, -1, len(x)).transpose(0, 1).sum((0, 1))
+    ),
     "mean": ("mean", lambda x: x.float().pow(2).mean(-1, keepdim=True)),
     "softmax": ("_softmax", lambda x: torch.softmax(x, -1)),
     "softmax of the first axis": ("_softmax", lambda x: torch.softmax(x.t(), 0).t()),

@@ -92,16 +92,34 @@ def sum_columns(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence
     return _sums_of_lanes(_dense(x), lanes, torch.empty(shape, dtype=dtype, device=x.device), float(rows), mean)
 
 
-def _sums_of_lanes(x: torch.Tensor, lanes: int, out: torch.Tensor, divisor: float, mean: bool) -> torch.Tensor:
-    """Leave the sums over the second axis of x[o, n, c], whose order has so many lanes, in `out`, and return it."""
+def sum_places(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence[int]) -> torch.Tensor:
+    """Return the sums over the first two axes of x[a, b, c] on a GPU, whose last axis is dense, as `sum_columns` does.
+
+    Their order is that of the rows of x[a b, c]; a b is at most LONG.
+    """
     import torch
 
-    count, _, columns = (int(each) for each in x.shape)
+    rows = int(x.shape[0]) * int(x.shape[1])
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    out = torch.empty(shape, dtype=dtype, device=x.device)
+    return _sums_of_lanes(x, lanes, out, float(rows), mean, apart=True)
+
+
+def _sums_of_lanes(
+    x: torch.Tensor, lanes: int, out: torch.Tensor, divisor: float, mean: bool, apart: bool = False
+) -> torch.Tensor:
+    """Leave the sums over the second axis of x[o, n, c], whose order has so many lanes, in `out`, and return it.
+
+    With `apart`, they are those over the first two axes.
+    """
+    import torch
+
     while lanes > _COLUMN_LANES:
-        parts = torch.empty((count, lanes // _COLUMN_LANES, columns), dtype=torch.float32, device=x.device)
-        _launch_columns(x, parts, divisor, False, lanes)
-        x, lanes = parts, lanes // _COLUMN_LANES
-    _launch_columns(x, out, divisor, mean, _COLUMN_LANES)
+        shape = 1 if apart else int(x.shape[0]), lanes // _COLUMN_LANES, int(x.shape[2])
+        parts = torch.empty(shape, dtype=torch.float32, device=x.device)
+        _launch_columns(x, parts, divisor, False, lanes, apart)
+        x, lanes, apart = parts, lanes // _COLUMN_LANES, False
+    _launch_columns(x, out, divisor, mean, _COLUMN_LANES, apart)
     return out
 
 
@@ -312,6 +330,14 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
     return x.clone() if x.data_ptr() % 16 else x
 
 
+def in_memory(x: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the axes of a tensor in the order of its memory, if its rows are dense there, and in another order."""
+    if x.is_contiguous() or x.dim() < 3 or x.stride(-1) != 1:
+        return None
+    axes = (*sorted(range(x.dim() - 1), key=x.stride, reverse=True), x.dim() - 1)
+    return axes if x.permute(axes).is_contiguous() else None
+
+
 def _rows(x: torch.Tensor) -> tuple[int, int]:
     length = int(x.shape[-1])
     return (int(x.numel()) // length if length else 0), length
@@ -339,7 +365,7 @@ def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], first
 def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..., None] | None:
     """Return the launch of sums of rows that ran, a function of the addresses of x and out; None for several ones."""
     rows, length = _rows(x)
-    if length > LONG or not _is_plain(x):
+    if length > LONG or not _is_plain(x.permute(in_memory(x) or tuple(range(x.dim())))):
         return None
     sizes, _ = geometry(length)
     grid = (-(-rows // sizes["ROWS"]), 1, 1)
@@ -347,19 +373,26 @@ def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..
     return _repetition("sum_of_rows", grid, (x, out), numbers, (mean, *sizes.values()))
 
 
-def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..., None] | None:
-    """Return the launch of sums of the columns of x[o, n, c] that ran in one or two kernels; see `launch_of_sum`."""
+def launch_of_columns(
+    x: torch.Tensor, out: torch.Tensor, mean: bool, apart: bool = False
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of sums of the columns of x[o, n, c] that ran in one or two kernels; see `launch_of_sum`.
+
+    With `apart`, they are those of `sum_places`.
+    """
     import torch
 
     count, rows, columns = (int(each) for each in x.shape)
+    if apart:
+        count, rows = 1, count * rows
     lanes = max(lanes_of(rows), _COLUMN_LANES)
     groups = lanes // _COLUMN_LANES
-    if not _is_plain(x) or count > _MOST_PROGRAMS or groups > _COLUMN_LANES:
+    if not (apart or _is_plain(x)) or count > _MOST_PROGRAMS or groups > _COLUMN_LANES:
         return None
     if groups == 1:
-        return _repetition("sum_of_columns", *_columns_call(x, out, float(rows), mean, lanes))
+        return _repetition("sum_of_columns", *_columns_call(x, out, float(rows), mean, lanes, apart))
     parts = torch.empty((count, groups, columns), dtype=torch.float32, device=x.device)
-    first = _repetition("sum_of_columns", *_columns_call(x, parts, float(rows), False, lanes))
+    first = _repetition("sum_of_columns", *_columns_call(x, parts, float(rows), False, lanes, apart))
     second = _repetition("sum_of_columns", *_columns_call(parts, out, float(rows), mean, _COLUMN_LANES))
     return None if first is None or second is None else _in_two_launches(first, second, parts)
 
@@ -565,16 +598,22 @@ def _current_stream(device: int) -> int:
 
 
 def _columns_call(
-    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int
+    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int, apart: bool = False
 ) -> tuple[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor], tuple[Any, ...], tuple[Any, ...]]:
     """Return the grid of `sum_of_columns`, its tensors, numbers and constants."""
     count, rows, columns = (int(each) for each in x.shape)
+    steps: tuple[int | None, ...] = None, None, None
+    if apart:
+        steps = rows, int(x.stride(0)), int(x.stride(1))
+        count, rows = 1, count * rows
     grid = (-(-columns // _COLUMNS), lanes // _COLUMN_LANES, count)
-    return grid, (x, out), (rows, columns, divisor), (mean, *column_geometry(lanes).values())
+    return grid, (x, out), (rows, columns, divisor, *steps), (mean, *column_geometry(lanes).values())
 
 
-def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:
-    grid, tensors, numbers, constants = _columns_call(x, out, divisor, mean, lanes)
+def _launch_columns(
+    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int, apart: bool = False
+) -> None:  # fmt: skip
+    grid, tensors, numbers, constants = _columns_call(x, out, divisor, mean, lanes, apart)
     launch("sum_of_columns", grid, (*tensors, *numbers), constants, 4)
 
 

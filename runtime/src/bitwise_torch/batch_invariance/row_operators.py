@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bitwise_torch.batch_invariance.row_functions import (
     LONG,
     add_entries,
+    in_memory,
     launch_of_columns,
     launch_of_normalisation_gradient,
     launch_of_normalised_rows,
@@ -26,6 +27,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     softmax_rows,
     sum_column_products,
     sum_columns,
+    sum_places,
     sum_rows,
 )
 
@@ -120,10 +122,17 @@ def reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) ->
         return sum_rows(x.reshape(1), wanted, mean, ())
     shape = [1 if each in axes else size for each, size in enumerate(x.shape) if keepdim or each not in axes]
     if axes == [x.dim() - 1]:
-        return sum_rows(x, wanted, mean, shape)
+        order = in_memory(x)
+        if order is None:
+            return sum_rows(x, wanted, mean, shape)
+        found = sum_rows(x.permute(order), wanted, mean).permute([order.index(each) for each in range(x.dim() - 1)])
+        return found[..., None] if keepdim else found
     columns = _columns(x, axes)
     if columns is not None:
         return sum_columns(columns, wanted, mean, shape)
+    places = _places(x, axes)
+    if places is not None:
+        return sum_places(places, wanted, mean, shape)
     length = math.prod(int(x.shape[each]) for each in axes)
     kept = [each for each in range(x.dim()) if each not in axes]
     moved = x.permute(*kept, *axes).reshape(*(x.shape[each] for each in kept), length)
@@ -138,6 +147,20 @@ def _columns(x: torch.Tensor, axes: list[int]) -> torch.Tensor | None:
     if not together or not x.numel() or length > LONG or not x.is_contiguous():
         return None
     return x.view(math.prod(x.shape[:first]), length, -1)
+
+
+def _places(x: torch.Tensor, axes: list[int]) -> torch.Tensor | None:
+    """Return an x on a GPU whose first axes are reduced as a view[a, b, c] with a dense last axis; None for others."""
+    count = len(axes)
+    if x.is_cpu or not x.numel() or axes != list(range(count)) or count == x.dim() or x.data_ptr() % 16:
+        return None
+    sizes = [(int(x.shape[each]), int(x.stride(each))) for each in axes if x.shape[each] != 1]
+    dense = x[(0,) * count].is_contiguous()
+    if not dense or len(sizes) > 2 or math.prod(size for size, _ in sizes) > LONG:
+        return None
+    (a, outer), (b, inner) = [(1, 0)] * (2 - len(sizes)) + sizes
+    columns = math.prod(x.shape[count:])
+    return x.as_strided((a, b, columns), (outer, inner, 1))
 
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -433,7 +456,10 @@ def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[
         if axes == [x.dim() - 1]:
             return launch_of_sum(x, out, name == "mean")
         columns = _columns(x, axes)
-        return None if columns is None else launch_of_columns(columns, out, name == "mean")
+        if columns is not None:
+            return launch_of_columns(columns, out, name == "mean")
+        places = _places(x, axes)
+        return None if places is None else launch_of_columns(places, out, name == "mean", apart=True)
     if name in ("_softmax", "_log_softmax") and x.dim() and arguments[1] % x.dim() == x.dim() - 1:
         return launch_of_softmax(x, out, name == "_log_softmax")
     if name in _SOFTMAX_GRADIENTS and x.dim() and arguments[2] % x.dim() == x.dim() - 1:
