@@ -1122,9 +1122,14 @@ def test_queries_that_are_chunks_apart_are_the_rows_of_one_sequence(monkeypatch:
 def test_queries_of_a_window_have_the_bytes_of_each_alone(
     monkeypatch: pytest.MonkeyPatch, depth: int, seen: int, heads: int, groups: int
 ) -> None:
-    together = []
+    together: list[bool] = []
     real = attention_module._residues
-    monkeypatch.setattr(attention_module, "_residues", lambda *given: together.append(real(*given)) or together[-1])
+
+    def noted(*given: Any) -> bool:
+        together.append(real(*given))
+        return together[-1]
+
+    monkeypatch.setattr(attention_module, "_residues", noted)
     monkeypatch.setattr(attention_module, "_STREAMED", 1.0)
     attention, tokens = torch.nn.functional.scaled_dot_product_attention, 1800
     q = tensor(1, heads, tokens, depth, device="cuda")

@@ -274,7 +274,7 @@ def _memory_of(out: torch.Tensor) -> tuple[Callable[[Any], Any], int]:
 
 def _alignment_of(x: torch.Tensor) -> int:
     """Return the greatest power of 2 below 256 that divides the address of a tensor, 0 for multiples of 256."""
-    at = x.data_ptr()
+    at = int(x.data_ptr())
     return at & -at & 255
 
 

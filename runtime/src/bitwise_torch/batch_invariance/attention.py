@@ -232,12 +232,12 @@ def _masked(
         key, value = _without_repeated_heads(key, value)
         how = replace(how, grouped=key.shape[1] != query.shape[1])
     if kernels and runs and others is not None:
-        sequences, heads, queries = (int(each) for each in query.shape[:3])
-        shape = sequences, queries, heads, int(value.shape[3])
+        sequences, heads, tokens = (int(each) for each in query.shape[:3])
+        shape = sequences, tokens, heads, int(value.shape[3])
         out = torch.zeros(shape, dtype=query.dtype, device=query.device).transpose(1, 2)
-        for each in others:
-            found = _run_of_one_key(each, query, key, value, allowed, added, how)
-            out[_sequences_of(each), :, each.begin : each.end] = found
+        for other in others:
+            found = _run_of_one_key(other, query, key, value, allowed, added, how)
+            out[_sequences_of(other), :, other.begin : other.end] = found
     elif kernels:
         out = _by_kernels(query, key, value, _without_runs(allowed, runs), first_keys, False, how)
     else:
