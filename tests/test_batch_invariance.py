@@ -1028,6 +1028,19 @@ def test_layers_that_pytorch_fuses_run_operator_by_operator() -> None:
     assert torch.backends.mha.get_fastpath_enabled() == fused
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_recurrent_layers_are_served_without_a_library_of_their_own() -> None:
+    layers = [torch.nn.LSTM(16, 24, 2, batch_first=True), torch.nn.GRU(16, 24, batch_first=True)]
+    x = tensor(3, 9, 16, device="cpu", dtype=torch.float32)
+    with batch_invariant(strict=True), torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        for each in layers:
+            assert torch.equal(each(x)[0][1:2], each(x[1:2])[0])
+        assert torch.equal(torch.addr(x[0], x[0, :, 0], x[1, 0])[2:4], torch.addr(x[0, 2:4], x[0, 2:4, 0], x[1, 0]))
+    if torch.backends.mkldnn.is_available():
+        with batch_invariant(strict=True), torch.no_grad(), pytest.raises(BatchVarianceError, match=r"mkldnn\.flags"):
+            layers[0](x)
+
+
 def test_gradients_of_transforms_are_refused_with_a_sentence() -> None:
     q, k, v = (tensor(1, 1, 6, 64, device="cpu", seed=seed) for seed in range(3))
 

@@ -261,10 +261,10 @@ def _masked(
     return out
 
 
-_STREAMED, _MULTIPLIED = 3.6e12, 4.5e14
+_STREAMED, _MULTIPLIED = 9e12, 3.6e14
 """Bytes of keys and values that single queries read in a second, and operations of tiles of queries, on an H200.
 
-They were fitted to few times, and decide no bits.
+They were fitted to the times of five windows, and decide no bits.
 """
 
 _ROWS_OF_A_TILE = 128

@@ -63,6 +63,17 @@ _NAMES = frozenset({*_ROWS, *REDUCTIONS})
 _REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))
 """The operators that reduce rows."""
 
+ELEMENTWISE = frozenset({"_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "addr", "addr_"})
+"""Operators that multiply and add nothing up: each element is computed by itself, by PyTorch's kernel."""
+
+_REASONS = {
+    "_cudnn_rnn": "cuDNN's recurrent layers have no pinned order; those that run inside of "
+    "torch.backends.cudnn.flags(enabled=False) are served",
+    "mkldnn_rnn_layer": "oneDNN's recurrent layers have no pinned order; those that run inside of "
+    "torch.backends.mkldnn.flags(enabled=False) are served",
+}
+"""Why an operator is not served, by its name."""
+
 _UNKNOWN_RUNS = "aten::scaled_dot_product_attention under a mask with gaps"
 _OF_GAPS = (
     "the bytes of aten::scaled_dot_product_attention under this mask have one order alone, in batches and beside "
@@ -193,8 +204,11 @@ class BatchInvariance:
         elif name in NORMALISATIONS and not options:
             return self._normalised(operation, name, arguments)
         function = _function(name)
+        if function is None and name in ELEMENTWISE:
+            return operation(*arguments, **options)
         if function is None:
-            return self._uncovered(operation, name, arguments, options, "it has no pinned order")
+            reason = _REASONS.get(name, "it has no pinned order")
+            return self._uncovered(operation, name, arguments, options, reason)
         try:
             with WithoutGradients():  # autograd recorded the operation already
                 found = _run(function, arguments, options)
