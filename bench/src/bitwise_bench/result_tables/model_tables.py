@@ -168,8 +168,8 @@ def lock_costs(record: Mapping[str, Any]) -> str:
     return "\n\n".join([
         _ratios(record, ("lock",)),
         markdown_table(("model", "work", "library", "lock", "lock beside library"), rows),
-        f"Milliseconds, and ratios of the times of one turn: the median of {record['turns']} turns{others}, and the first "
-        f"and the third quartile; geometric means over models. {_origin(record['environment'])}.",
+        f"Milliseconds, and ratios of the times of one turn: the median of {record['turns']} turns{others}, and the "
+        f"first and the third quartile; geometric means over models. {_origin(record['environment'])}.",
     ])  # fmt: skip
 
 
