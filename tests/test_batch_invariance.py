@@ -12,12 +12,16 @@ import pytest
 
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.attention_calls import AttentionForm
 from bitwise_core.plugins.launchers import SequentialLauncher
-from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_mask, segments_of_mask
+from bitwise_torch import attention_execution
+from bitwise_torch.batch_invariance import attention as attention_module
+from bitwise_torch.batch_invariance.mask_runs import Run, first_keys_differ, runs_of_mask, segments_of_mask
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
-from bitwise_torch.batch_invariance.row_functions import first_of_rows
+from bitwise_torch.batch_invariance.row_functions import extents_of_rows, first_of_rows
 from bitwise_torch.batch_invariance.row_operators import ROW_OPERATORS
+from bitwise_torch.batch_invariance.spreads import SPREADS
 from bitwise_torch.interception import InterceptionError
 from bitwise_torch.transformers_attention import attention_of_module
 
@@ -116,6 +120,13 @@ def entries(x: Any) -> Any:
     return torch.zeros(rows, K // 3, device=x.device, dtype=x.dtype).index_add(0, index, torch.cat(x.chunk(3, 1)))
 
 
+def batch_norm_of_cudnn(x: Any) -> Any:
+    # PyTorch has this operator on GPUs alone; what serves it is called here.
+    function = SPREADS["cudnn_batch_norm"] if x.device.type == "cpu" else torch.cudnn_batch_norm
+    known = (fixed(8, like=x, seed=seed).float().abs() for seed in range(4))
+    return function(x.reshape(len(x), 8, -1, 1).float(), *known, False, 0.1, 1e-5)[0]
+
+
 CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "mm": ("mm", lambda x: x @ fixed(K, N, like=x)),
     "mm of a transposed weight": ("mm", lambda x: x @ fixed(N, K, like=x).t()),
@@ -146,6 +157,12 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "sum": ("sum", lambda x: x.sum(-1)),
     "sum over the first axis": ("sum", lambda x: x.t().sum(0)),
     "sum over two axes": ("sum", lambda x: x.reshape(len(x), 4, 2, -1).sum((1, 3))),
+    "sum of rows that lie in another order": (
+        "sum", lambda x: x.reshape(len(x), 4, 2, -1).transpose(1, 2).sum(-1, keepdim=True)
+    ),
+    "sum over axes that lie in another order": (
+        "sum", lambda x: x.t().contiguous().reshape(8, -1, len(x)).transpose(0, 1).sum((0, 1))
+    ),
     "mean": ("mean", lambda x: x.float().pow(2).mean(-1, keepdim=True)),
     "softmax": ("_softmax", lambda x: torch.softmax(x, -1)),
     "softmax of the first axis": ("_softmax", lambda x: torch.softmax(x.t(), 0).t()),
@@ -176,6 +193,32 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradient of indices": (
         "_index_put_impl_", gradient(lambda x: x[torch.arange(len(x), device=x.device).repeat_interleave(2)][::2]),
     ),
+    "gradient of indices of the last axis": (
+        "_index_put_impl_",
+        gradient(lambda x: x[..., torch.zeros(5, dtype=torch.long, device=x.device)].contiguous()),
+    ),
+    "average pool": (
+        "avg_pool2d",
+        lambda x: torch.nn.functional.avg_pool2d(
+            x.reshape(len(x), 2, 8, -1), 3, 2, padding=1, count_include_pad=False
+        ),
+    ),
+    "average pool of even windows": (
+        "avg_pool2d", lambda x: torch.nn.functional.avg_pool2d(x.reshape(len(x), 2, 8, -1), (2, 3))
+    ),
+    "adaptive average pool": (
+        "_adaptive_avg_pool2d", lambda x: torch.nn.functional.adaptive_avg_pool2d(x.reshape(len(x), 2, 8, -1), (3, 2))
+    ),
+    "norm by mse": (
+        "mse_loss", lambda x: torch.stack([torch.nn.functional.mse_loss(each, each.flip(0)) for each in x])
+    ),
+    "sum by smooth L1": (
+        "smooth_l1_loss",
+        lambda x: torch.stack([torch.nn.functional.smooth_l1_loss(y, y.flip(0), reduction="sum") for y in x.float()]),
+    ),
+    "norm by huber": (
+        "huber_loss", lambda x: torch.stack([torch.nn.functional.huber_loss(each, each.flip(0)) for each in x.float()])
+    ),
     "prefix sums": ("cumsum", lambda x: torch.cumsum(x, 1)),
     "prefix sums of the axis before": ("cumsum", lambda x: torch.cumsum(x.reshape(len(x), 12, -1), 1)),
     "gradient of prefix sums": ("cumsum", gradient(lambda x: torch.cumsum(x, 1, dtype=torch.float32))),
@@ -192,6 +235,28 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda x: torch.nn.functional.group_norm(
             x.reshape(len(x), 8, -1), 4, fixed(8, like=x), fixed(8, like=x, seed=2)
         ),
+    ),
+    "batch_norm by known statistics": (
+        "native_batch_norm",
+        lambda x: torch.nn.functional.batch_norm(
+            x.reshape(len(x), 8, -1), *(fixed(8, like=x, seed=seed).abs() for seed in range(4))
+        ),
+    ),
+    "batch_norm of cuDNN": ("cudnn_batch_norm", batch_norm_of_cudnn),
+    "gradient of batch_norm by known statistics": (
+        "native_batch_norm_backward",
+        gradient(
+            lambda x: torch.nn.functional.batch_norm(
+                x.reshape(len(x), 8, -1), *(fixed(8, like=x, seed=seed).abs() for seed in range(3))
+            )
+        ),
+    ),
+    "weight_norm": (
+        "_weight_norm_interface", lambda x: torch._weight_norm_interface(x, fixed(1, 1, like=x).expand(len(x), 1))[0]
+    ),
+    "gradient of weight_norm": (
+        "_weight_norm_interface_backward",
+        gradient(lambda x: torch._weight_norm(x, fixed(1, 1, like=x).expand(len(x), 1).contiguous())),
     ),
     "gradient of group_norm": (
         "native_group_norm_backward",
@@ -211,6 +276,26 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "convolution",
         lambda x: torch.nn.functional.conv2d(
             x.reshape(len(x), 4, 4, 6), fixed(6, 2, 2, 3, like=x), padding=(1, 0), dilation=(1, 2), groups=2
+        ),
+    ),
+    "transposed convolution": (
+        "convolution",
+        lambda x: torch.nn.functional.conv_transpose1d(
+            x.reshape(len(x), 4, -1), fixed(4, 3, 5, like=x), fixed(6, like=x), 3, 1, 1, 2, 2
+        ),
+    ),
+    "transposed convolution of images": (
+        "convolution",
+        lambda x: torch.nn.functional.conv_transpose2d(
+            x.reshape(len(x), 4, 4, 6), fixed(4, 6, 2, 3, like=x), stride=(2, 1), padding=(0, 1)
+        ),
+    ),
+    "gradient of a transposed convolution": (
+        "convolution_backward",
+        gradient(
+            lambda x: torch.nn.functional.conv_transpose1d(
+                x.reshape(len(x), 4, -1), fixed(4, 3, 5, like=x), None, 3, 1, 1, 2, 2
+            )
         ),
     ),
     "gradient of convolution": (
@@ -459,8 +544,10 @@ def test_an_operator_without_an_order_is_warned_of_once_or_refused() -> None:
         torch.linalg.vector_norm(x, 3)
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"a norm in torch\.float64; fp32, fp16"):
         torch.linalg.vector_norm(x, dtype=torch.float64)
-    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a transposed convolution; others are"):
-        torch.nn.functional.conv_transpose1d(x[None], fixed(3, 2, 2, like=x))
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"after module\.eval\(\)"):
+        torch.nn.BatchNorm1d(4)(x)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="a pool with ceil_mode"):
+        torch.nn.functional.avg_pool2d(x[None], 2, ceil_mode=True)
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="float64"):
         x.double() @ x.double().t()
     with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="dropout"):
@@ -849,6 +936,125 @@ def test_a_mask_that_is_written_to_is_read_again(inference: bool) -> None:
             assert torch.equal(attention(q, k, v, attn_mask=mask), attention(q, k, v, attn_mask=mask.clone()))
 
 
+def test_the_first_keys_of_a_mask_whose_writes_are_not_counted_are_read_again() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(2, 1, 12, 64, device="cpu", seed=seed) for seed in range(3))
+    causal = torch.ones(12, 12, dtype=torch.bool).tril()
+    with torch.inference_mode(), batch_invariant() as mode:
+        mask = causal[None, None].repeat(2, 1, 1, 1)
+        for padding in (0, 3, 1):
+            mask.copy_(causal)
+            mask[1, :, :, :padding] = False
+            found = attention(q, k, v, attn_mask=mask)
+            alone = attention(*(each[1:, :, padding:] for each in (q, k, v)), is_causal=True)
+            assert torch.equal(found[1:, :, padding:], alone)
+            known = mode._attention.masks.known(mask, q, k, False)
+            assert known is not None
+            assert known.first_keys.tolist() == [0, padding]
+
+
+@pytest.mark.parametrize("width", [48, 64])
+def test_a_mask_of_numbers_that_adds_nothing_is_one_of_booleans(width: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(2, 2, 12, width, device="cpu", seed=seed) for seed in range(3))
+    hidden = ~torch.ones(12, 12, dtype=torch.bool).tril()
+    with batch_invariant(strict=True):
+        expected = attention(q, k, v, is_causal=True)
+        for least in (float("-inf"), torch.finfo(q.dtype).min):
+            mask = torch.zeros(12, 12, dtype=q.dtype).masked_fill(hidden, least)
+            assert torch.equal(attention(q, k, v, attn_mask=mask), expected)
+            mask[5, 3] = 1.0
+            assert not torch.equal(attention(q, k, v, attn_mask=mask), expected)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_rows_under_a_mask_that_adds_numbers_do_not_depend_on_their_batch(groups: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q = tensor(2, 2, 12, 64, device="cpu")
+    k, v = (tensor(2, groups, 12, 64, device="cpu", seed=seed) for seed in (1, 2))
+    hidden = ~torch.ones(12, 12, dtype=torch.bool).tril()
+    added = tensor(2, 12, 12, device="cpu", seed=3).masked_fill(hidden, -torch.inf)
+    with batch_invariant(strict=True):
+        whole = attention(q, k, v, attn_mask=added, enable_gqa=True)
+        assert torch.equal(attention(q[1:], k[1:], v[1:], attn_mask=added, enable_gqa=True), whole[1:])
+        for end in range(1, 13):  # token by token
+            part = slice(end - 1, end)
+            mask = added[:, part, :end].contiguous()
+            found = attention(q[:, :, part], k[:, :, :end], v[:, :, :end], attn_mask=mask, enable_gqa=True)
+            assert torch.equal(found, whole[:, :, part])
+    plain = attention(*(each.float() for each in (q, k, v)), attn_mask=added.float(), enable_gqa=True)
+    assert torch.allclose(whole.float(), plain, atol=0.05)
+
+
+def test_a_mask_with_gradients_has_them_whatever_ran_before() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(1, 1, 6, 64, device="cpu", seed=seed) for seed in range(3))
+    with batch_invariant(strict=True):
+        bias = torch.zeros(6, 6, dtype=q.dtype, requires_grad=True)
+        with torch.no_grad():
+            before = attention(q, k, v, attn_mask=bias)
+        found = attention(q, k, v, attn_mask=bias)
+        assert torch.equal(found, before)
+        found.float().square().sum().backward()
+    assert bias.grad is not None
+    assert bias.grad.any()
+
+
+def test_heads_of_keys_and_batches_of_one_broadcast() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q = tensor(3, 4, 5, 64, device="cpu")
+    k, v = (tensor(1, 1, 9, 64, device="cpu", seed=seed) for seed in (1, 2))
+    with batch_invariant(strict=True):
+        found = attention(q, k, v)
+        whole = attention(q, *(each.expand(3, 4, -1, -1).contiguous() for each in (k, v)))
+        assert torch.equal(found, whole)
+        assert torch.equal(attention(q[1:2, :, 2:3], k, v), whole[1:2, :, 2:3])
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensor")
+def test_layers_that_pytorch_fuses_run_operator_by_operator() -> None:
+    torch.manual_seed(1)
+    layer = torch.nn.TransformerEncoderLayer(64, 2, 96, batch_first=True).bfloat16()
+    model = torch.nn.TransformerEncoder(layer, 2).eval()
+    attention = torch.nn.MultiheadAttention(64, 2, batch_first=True).bfloat16().eval()
+    x = tensor(3, 7, 64, device="cpu")
+    padding = torch.zeros(3, 7, dtype=torch.bool)
+    padding[1, 5:] = True
+    fused = torch.backends.mha.get_fastpath_enabled()
+    with torch.no_grad(), batch_invariant(strict=True):
+        assert torch.equal(model(x, src_key_padding_mask=padding)[1, :5], model(x[1:2, :5])[0])
+        found, alone = (attention(each, each, each, need_weights=False)[0] for each in (x, x[1:2]))
+        assert torch.equal(found[1:2], alone)
+    assert torch.backends.mha.get_fastpath_enabled() == fused
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_recurrent_layers_are_served_without_a_library_of_their_own() -> None:
+    layers = [torch.nn.LSTM(16, 24, 2, batch_first=True), torch.nn.GRU(16, 24, batch_first=True)]
+    x = tensor(3, 9, 16, device="cpu", dtype=torch.float32)
+    with batch_invariant(strict=True), torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        for each in layers:
+            assert torch.equal(each(x)[0][1:2], each(x[1:2])[0])
+        assert torch.equal(torch.addr(x[0], x[0, :, 0], x[1, 0])[2:4], torch.addr(x[0, 2:4], x[0, 2:4, 0], x[1, 0]))
+    if torch.backends.mkldnn.is_available():
+        with batch_invariant(strict=True), torch.no_grad(), pytest.raises(BatchVarianceError, match=r"mkldnn\.flags"):
+            layers[0](x)
+
+
+def test_gradients_of_transforms_are_refused_with_a_sentence() -> None:
+    q, k, v = (tensor(1, 1, 6, 64, device="cpu", seed=seed) for seed in range(3))
+
+    def total(x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, k, v).sum()
+
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match=r"a transform of torch\.func"):
+        torch.func.grad(total)(q)
+    with batch_invariant(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert torch.func.grad(total)(q).isfinite().all()
+    assert any("a transform of torch.func" in str(each.message) for each in said)
+
+
 def test_masks_with_different_first_keys_are_found() -> None:
     def differ(mask: Any) -> Any:
         return first_keys_differ(first_of_rows(mask), int(mask.shape[-1]))
@@ -875,21 +1081,81 @@ def test_runs_cover_each_query_that_sees_another_first_key() -> None:
         rows, keys = mask.shape
         empty = int(torch.randint(0, 3, (1,), generator=generator))
         mask = torch.nn.functional.pad(mask, (empty, 0, empty, 0))[None, None]
-        first = first_of_rows(mask)
-        runs = runs_of_mask(mask, first)
+        first, extents = first_of_rows(mask), extents_of_rows(mask)
+        runs, rest = runs_of_mask(extents.numpy(), int(mask.shape[-1]))
         assert runs is not None
+        assert rest is not None
         drawn = torch.zeros_like(mask)
         others = (first[0, 0] > empty) & (first[0, 0] < keys + empty)
-        for run in runs:
+        for run in (*runs, *rest):
             for row in range(run.begin, run.end):
                 begin = run.first + (row - run.begin if run.sliding else 0)
                 end = run.last - (run.end - 1 - row)
                 assert not run.sliding or end - begin == run.seen
-                assert others[row]
+                assert others[row] == (run in runs)
                 assert not drawn[0, 0, row].any()
                 drawn[0, 0, row, begin:end] = True
-        assert torch.equal(drawn, mask & others[:, None])
+        assert torch.equal(drawn, mask)
         assert rows == keys
+
+
+def test_queries_that_are_chunks_apart_are_the_rows_of_one_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads, groups, count, seen, chunk, width = 6, 2, 11, 7, 4, 8
+    tokens, first = 30, 3
+    source = torch.Generator().manual_seed(1)
+    memory = (torch.randn(tokens, size, width, generator=source) for size in (heads, groups, groups))
+    query, key, value = (each.transpose(0, 1) for each in memory)
+    run = Run(None, 9, 9 + count, first, first + seen + count - 1, sliding=True)
+
+    def computed(call: Any, form: Any, logarithms: bool) -> Any:
+        rows, keys = int(call.query.shape[1]), int(call.key.shape[1])
+        place = torch.arange(rows)[:, None] // call.query_share * call.query_step + call.first_position
+        visible = (torch.arange(keys) <= place) & (torch.arange(keys) > place - form.window)
+        assert (visible.sum(1) == seen).all()
+        scores = torch.einsum("srgd,skgd->sgrk", call.query, call.key).masked_fill(~visible, -torch.inf)
+        return torch.einsum("sgrk,skgd->srgd", scores.softmax(-1), call.value), None, None
+
+    monkeypatch.setattr(attention_execution, "run", computed)
+    form = AttentionForm("fp32", width, width, 1.0, causal=True, window=seen)
+    out = torch.zeros(heads, tokens, width)
+    rest = count % chunk
+    for begin, end, queries in ((0, rest, count // chunk + 1), (rest, chunk, count // chunk)):
+        assert attention_module._residues(run, begin, end, queries, chunk, query, key, value, form, out)
+    expected = torch.zeros_like(out)
+    for row in range(count):
+        seen_keys = slice(first + row, first + row + seen)
+        for head in range(heads):
+            k, v = (each[head // (heads // groups), seen_keys] for each in (key, value))
+            expected[head, run.begin + row] = torch.softmax(k @ query[head, run.begin + row], -1) @ v
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("depth", "seen", "heads", "groups"), [(128, 300, 6, 2), (96, 512, 2, 2), (256, 1000, 4, 1)])
+def test_queries_of_a_window_have_the_bytes_of_each_alone(
+    monkeypatch: pytest.MonkeyPatch, depth: int, seen: int, heads: int, groups: int
+) -> None:
+    together: list[bool] = []
+    real = attention_module._residues
+
+    def noted(*given: Any) -> bool:
+        together.append(real(*given))
+        return together[-1]
+
+    monkeypatch.setattr(attention_module, "_residues", noted)
+    monkeypatch.setattr(attention_module, "_STREAMED", 1.0)
+    attention, tokens = torch.nn.functional.scaled_dot_product_attention, 1800
+    q = tensor(1, heads, tokens, depth, device="cuda")
+    k, v = (tensor(1, groups, tokens, depth, device="cuda", seed=seed) for seed in (1, 2))
+    mask = window_of(tokens, tokens, seen, "cuda")
+    with batch_invariant(strict=True):
+        found = attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        for row in (0, seen - 1, seen, seen + 1, 900, 1311, 1312, 1799):
+            keys = slice(max(0, row + 1 - seen), row + 1)
+            alone = attention(q[:, :, row : row + 1], k[:, :, keys], v[:, :, keys], enable_gqa=True)
+            assert torch.equal(alone, found[:, :, row : row + 1]), row
+    assert together
+    assert all(together)
 
 
 def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:

@@ -132,22 +132,29 @@ def test_normalisations_have_the_bytes_of_the_order(length: int, centered: bool,
         assert found["out"].tobytes() == gradient[-rows:].tobytes()
 
 
-def simulated_columns(x: Floats, lanes: int, divisor: float | None = None) -> Floats:
-    """Simulate the kernel of columns on x[o, n, c], and return its sums of each part of the lanes."""
+def simulated_columns(x: Floats, lanes: int, divisor: float | None = None, inner: int | None = None) -> Floats:
+    """Simulate the kernel of columns on x[o, n, c], and return its sums of each part of the lanes.
+
+    With `inner`, the memory has its rows in another order: those that are so many rows apart lie side by side.
+    """
     from bitwise_torch.batch_invariance.kernels import rows as kernels
 
     count, rows, columns = x.shape
+    steps: dict[str, Any] = dict.fromkeys(("inner", "outer_step", "inner_step"))
+    if inner is not None:
+        steps = {"inner": inner, "outer_step": columns, "inner_step": rows // inner * columns}
+        x = np.ascontiguousarray(x.reshape(-1, inner, columns).transpose(1, 0, 2))
     sizes = column_geometry(lanes)
     parts = lanes // (sizes["GROUPS"] * 8)
     given = {
         "x": Matrix("x", (count * rows, columns), (), "fp32"),
         "out": Matrix("out", (count * parts, columns), (), "fp32"),
-        "rows": rows, "columns": columns, "divisor": divisor or 1.0,
+        "rows": rows, "columns": columns, "divisor": divisor or 1.0, **(steps if inner else {}),
     }  # fmt: skip
     state = {"x": x.view(np.uint8).ravel(), "out": np.full(4 * count * parts * columns, 0xA5, np.uint8)}
     grid = -(-columns // sizes["COLUMNS"]), parts, count
     options = {"num_warps": 4, "enable_fp_fusion": False}
-    constants = {"DIVIDE": divisor is not None, **sizes}
+    constants = {"DIVIDE": divisor is not None, **sizes, **({} if inner else steps)}
     run(source(KernelCall(kernels.sum_of_columns, grid, given, constants, options)), state)
     return np.asarray(state["out"].view(np.float32)).reshape(count, parts, columns)
 
@@ -162,6 +169,13 @@ def test_sums_of_columns_have_the_bytes_of_the_order_of_rows(shape: tuple[int, i
     assert simulated_columns(found, 128)[:, 0].tobytes() == row_evaluation.sums(rows).tobytes()
     if lanes == 128:
         assert simulated_columns(x, 128, float(length))[:, 0].tobytes() == row_evaluation.means(rows).tobytes()
+
+
+@pytest.mark.parametrize(("outer", "inner", "columns"), [(1, 3, 70), (5, 40, 16)])
+def test_sums_of_columns_have_one_order_wherever_rows_lie(outer: int, inner: int, columns: int) -> None:
+    x = numbers((outer * inner, columns), 5)[None]
+    lanes = max(lanes_of(outer * inner), 128)
+    assert simulated_columns(x, lanes, inner=inner).tobytes() == simulated_columns(x, lanes).tobytes()
 
 
 @pytest.mark.parametrize(("length", "columns"), [(3, 70), (200, 16), (1000, 64)])

@@ -130,6 +130,36 @@ def test_a_kept_call_runs_for_the_same_operands_alone(setting: Setting) -> None:
     assert all(one is other for one, other in zip(setting.called[0], calls[0], strict=True))
 
 
+def test_a_call_with_several_results_has_them_in_order(setting: Setting) -> None:
+    kernel, x, y = setting.kernel(), aligned(64, 8), aligned(64, 8)
+    made: list[Any] = []
+    moved = 0
+
+    def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+        memory = torch.zeros(512, dtype=dtype)
+        start = -memory.data_ptr() % 256 // dtype.itemsize + moved
+        made.append(memory.as_strided(shape, strides, start))
+        return made[-1]
+
+    memory = ((4, 3), (1, 4), torch.float32, 0), None, ((5,), (1,), torch.float64, 0)
+    assert setting.table.keep_several("aten::f", (x, [8], y, None), setting.note, allocate, memory, ON_CPU)
+    found = kernel(y, [8], x, None)
+    assert type(found) is tuple
+    assert found[1] is None
+    assert [each is mine for each, mine in zip(found[::2], made, strict=True)] == [True, True]
+    assert [(each.shape, each.stride(), each.dtype) for each in made] == [
+        ((4, 3), (1, 4), torch.float32), ((5,), (1,), torch.float64),
+    ]  # fmt: skip
+    assert setting.launches == [(y.data_ptr(), x.data_ptr(), *(each.data_ptr() for each in made))]
+    assert kernel(y, [8], x) == kernel(y, [4], x, None) == kernel(y[:4], [8], x, None) == "Python"
+    moved = 4  # an address of another alignment
+    assert kernel(y, [8], x, None) == "Python"
+    assert len(setting.launches) == 1
+    for wrong in (((),), (3,), (((4, 3), (1, 4), torch.float32, None),), (None,) * 9):
+        with pytest.raises(TypeError, match="an alignment of each result"):
+            setting.table.keep_several("aten::f", (x,), setting.note, allocate, wrong, ON_CPU)
+
+
 def test_alignments_of_operands_and_of_the_result_are_part_of_a_call(setting: Setting) -> None:
     memory = torch.zeros(4096, dtype=torch.uint8)
     start = -memory.data_ptr() % 256
@@ -194,6 +224,10 @@ def test_errors_of_what_is_called_reach_the_caller(setting: Setting) -> None:
     assert (counter[0], setting.called) == (0, [])
     with pytest.raises(TypeError):
         setting.table.keep("aten::f", [x])
+    memory = (((4,), (1,), torch.float32, 0), ((4,), (1,), torch.float32, 0))
+    setting.table.keep_several("aten::f", (x,), setting.note, fail, memory, ON_CPU)
+    with pytest.raises(ValueError, match="3 arguments"):
+        kernel(x)
 
 
 def test_a_full_table_is_emptied_and_nothing_is_left(setting: Setting) -> None:

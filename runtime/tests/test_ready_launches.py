@@ -13,7 +13,7 @@ from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, S
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, many_products, recorded_products
-from bitwise_torch.batch_invariance import row_functions
+from bitwise_torch.batch_invariance import row_functions, row_operators
 from bitwise_torch.grouped_products import as_product
 from bitwise_torch.intercepted_products import InterceptedProduct
 from bitwise_torch.interception import restore_kernels
@@ -74,12 +74,13 @@ def test_a_kept_call_with_several_results_runs_for_the_same_operands_alone() -> 
     results = torch.empty(2, 3, 4, WIDE // 10).transpose(1, 2), torch.empty(WIDE, dtype=torch.float64)
     ready.keep_several(key, (x, y), results, lambda *given: launches.append(given))
     kept = ready._several[key]
-    for each, (allocate, alignment) in zip(results, kept.results, strict=True):
+    memories = [each for each in kept.results if each is not None]
+    for each, (allocate, alignment) in zip(results, memories, strict=True):
         made = allocate(x)
         assert (made.shape, made.stride(), made.dtype) == (each.shape, each.stride(), each.dtype)
         assert alignment == each.data_ptr() & -each.data_ptr() & 255
     # The results themselves are memory of the same alignments.
-    again = [(lambda _, each=each: each, alignment) for each, (_, alignment) in zip(results, kept.results, strict=True)]
+    again = [(lambda _, each=each: each, alignment) for each, (_, alignment) in zip(results, memories, strict=True)]
     ready._several[key] = replace(kept, results=tuple(again))
     found, _ = ready.run_several("f", (x, y), (True,))
     assert found is not None
@@ -210,6 +211,49 @@ def test_the_launch_of_a_normalisation_takes_the_tensors_that_exist(
     assert seen[0][:2] == ("normalised_rows", (-(-3 // row_functions.geometry(64)[0]["ROWS"]), 1, 1))
     assert seen[0][2] == seen[1]  # the addresses of another call in the same places
     assert seen[0][3:] == ((3, 64, 64.0, 1e-6), (centered, *row_functions.geometry(64)[0].values()))
+
+
+@pytest.mark.parametrize(
+    "wanted", [(True, True, True), (True, False, False), (False, True, False), (False, True, True)]
+)
+@pytest.mark.parametrize("name", ["native_layer_norm_backward", "_fused_rms_norm_backward"])
+@pytest.mark.parametrize("rows", [3, 300])
+def test_the_launch_of_the_gradients_of_a_normalisation_takes_the_tensors_that_exist(
+    monkeypatch: pytest.MonkeyPatch, name: str, wanted: tuple[bool, ...], rows: int
+) -> None:
+    made: list[tuple[str, tuple[Any, ...]]] = []
+    ran: list[tuple[str, tuple[Any, ...]]] = []
+
+    def repetition(kernel: str, grid: Any, tensors: tuple[Any, ...], *rest: Any) -> Any:
+        made.append((kernel, tuple(None if each is None else each.data_ptr() for each in tensors)))
+        return lambda *addresses: ran.append((kernel, addresses))
+
+    monkeypatch.setattr(row_functions, "_repetition", repetition)
+    monkeypatch.setattr(row_functions, "_is_plain", lambda x: True)
+    centered = name.startswith("native")
+    g, x, weight, bias = tensor(rows, 64), tensor(rows, 64, seed=1), torch.ones(64), torch.ones(64)
+    mean, scale = torch.ones(rows, 1), torch.ones(rows, 1)
+    mask = list(wanted)
+    if centered:
+        arguments = (g, x, [64], mean, scale, weight, bias, mask)
+    else:
+        arguments, mask = (g, x, [64], scale, weight, mask[:2]), mask[:2]
+    kinds = torch.empty_like(x), torch.ones(64), torch.ones(64)
+    results = [each if there else None for each, there in zip(kinds, mask, strict=False)]
+    launch = row_operators.launch_of_normalisation(name, arguments, results)
+    assert launch is not None
+    given = [each for each in (*arguments, *results) if isinstance(each, torch.Tensor)]
+    launch(*[each.data_ptr() for each in given])
+    names = {each.data_ptr() for each in given}
+    # What lies between two kernels has other memory in each launch.
+    known = [(kernel, tuple(each for each in at if each is None or each in names)) for kernel, at in made]
+    assert known == [(kernel, tuple(each for each in at if each is None or each in names)) for kernel, at in ran]
+    several = rows > 128
+    columns = ["sum_of_columns"] if several else []
+    of_weight = ["sum_of_column_products", *columns] if wanted[1] else []
+    of_bias = ["sum_of_columns", *columns] if centered and wanted[2] else []
+    of_input = ["normalisation_gradient_of_rows"] if wanted[0] else []
+    assert [kernel for kernel, _ in ran] == [*of_input, *of_weight, *of_bias]
 
 
 def test_the_launch_of_a_bias_takes_it_first() -> None:

@@ -456,6 +456,26 @@ def test_specialised_kernels_have_the_bytes_of_the_descriptor(name: str) -> None
     assert logarithms.tobytes() == expected[1].tobytes()
 
 
+@pytest.mark.parametrize(("depth", "window", "share", "count"), [(128, 600, 3, 2), (96, 512, 1, 3), (256, 130, 40, 4)])
+def test_queries_a_chunk_apart_have_the_bytes_of_each_alone(depth: int, window: int, share: int, count: int) -> None:
+    chunk = attention_descriptor(form(depth=depth)).chunk
+    assert chunk is not None
+    keys, rows = window + (count - 1) * chunk, share * count
+    problem = Problem(form(depth=depth, window=window), ((rows, keys),), heads=1, first_position=window - 1)
+    operands, buffers = operands_of(problem, np.random.default_rng(depth))
+    schedule = specialised_schedule((depth, depth))
+    apart = replace(operands, query_share=share, query_step=chunk)
+    found, _ = simulated(problem, apart, buffers, schedule)
+    alone = Problem(form(depth=depth, causal=False), ((share, window),), heads=1)
+    for each in range(count):
+        queries, seen = slice(each * share, (each + 1) * share), slice(each * chunk, each * chunk + window)
+        taken = {name: buffers[name][:, queries] for name in ("query", "out", "logarithms")}
+        taken |= {name: buffers[name][:, seen] for name in ("key", "value")}
+        assert found[:, queries].tobytes() == evaluated(alone, taken)[0].tobytes()
+    with pytest.raises(DescriptorError, match="query_step=1"):
+        simulated(problem, apart, buffers, SERIAL)
+
+
 def test_the_parts_of_a_prefill_have_its_bytes() -> None:
     """Rows of one prefill, of two parts of it, and of single queries with the keys up to their own."""
     problem = Problem(form(), ((70, 70),), heads=1)

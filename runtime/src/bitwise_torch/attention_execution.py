@@ -49,6 +49,8 @@ class AttentionCall:
     longest_queries: int | None = None
     longest_keys: int | None = None
     first_position: int | None = None
+    query_share: int = 1
+    query_step: int = 1
 
 
 def form_of(
@@ -141,6 +143,7 @@ def run(
         longest_queries=int(query.shape[1]) if call.longest_queries is None else call.longest_queries,
         longest_keys=int(key.shape[1]) if call.longest_keys is None else call.longest_keys,
         first_position=call.first_position, sinks=call.sinks, visible=call.visible, first_keys=call.first_keys,
+        query_share=call.query_share, query_step=call.query_step,
     )  # fmt: skip
     launch = None
     if query.device.type == "cpu":

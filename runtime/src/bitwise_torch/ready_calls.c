@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define MOST_WORDS 160  /* of a key */
+#define MOST_RESULTS 8  /* of a call */
 #define CAPACITY 4096   /* calls of a table; a full one is emptied */
 #define SLOTS 16384     /* a power of 2 */
 
@@ -170,6 +171,7 @@ typedef struct {
     PyObject *operator, *names, *counter;
     PyObject *launch; /* NULL for a call that is passed on */
     PyObject *empty, *shape, *strides, *dtype; /* NULL for a call with an output among its arguments */
+    PyObject *results; /* of a call with several: of each None or a shape, strides, a dtype and an alignment */
     int64_t alignment;
     long device;
     Py_ssize_t output; /* its place among the arguments; it is the last tensor */
@@ -196,6 +198,7 @@ static void release(Entry *entry)
     Py_XDECREF(entry->shape);
     Py_XDECREF(entry->strides);
     Py_XDECREF(entry->dtype);
+    Py_XDECREF(entry->results);
     Py_XDECREF(entry->counter);
     PyMem_Free(entry->extents);
     PyMem_Free(entry);
@@ -256,8 +259,8 @@ static int count_call(PyObject *counter)
     return 0;
 }
 
-/* Launch the call of an entry on so many addresses, the last of which is that of `out`.  Return `out`, or NULL with an
- * error. */
+/* Launch the call of an entry on so many addresses, the last of which are those of `out`, a result or a tuple of them.
+ * Return `out`, or NULL with an error. */
 static PyObject *launched_on(const Entry *entry, void **addresses, int tensors, PyObject *out)
 {
     PyObject *numbers[MOST_WORDS], *found = NULL;
@@ -292,6 +295,35 @@ static PyObject *launched(const Entry *entry, void **addresses, int tensors)
     return found;
 }
 
+/* Allocate the results of an entry and launch its call.  Return the results, or NULL, without an error where the memory
+ * of one has another alignment. */
+static PyObject *launched_several(const Entry *entry, void **addresses, int tensors)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(entry->results);
+    PyObject *results = PyTuple_New(count), *found = NULL;
+    for (Py_ssize_t place = 0; results != NULL && place < count; place++) {
+        PyObject *memory = PyTuple_GET_ITEM(entry->results, place);
+        if (memory == Py_None) {
+            PyTuple_SET_ITEM(results, place, Py_NewRef(Py_None));
+            continue;
+        }
+        void *tensor;
+        PyObject *out = PyObject_Vectorcall(entry->empty, ((PyTupleObject *)memory)->ob_item, 3, NULL);
+        if (out == NULL)
+            goto end;
+        PyTuple_SET_ITEM(results, place, out);
+        if (implementation_of(out, &tensor) < 0 || torch_of.data(&tensor, addresses + tensors)
+            || alignment_of(addresses[tensors]) != PyLong_AsLongLong(PyTuple_GET_ITEM(memory, 3)))
+            goto end;
+        tensors++;
+    }
+    if (results != NULL)
+        found = launched_on(entry, addresses, tensors, results);
+end:
+    Py_XDECREF(results);
+    return found;
+}
+
 /* Launch the call of an entry into its output.  Return the output, or NULL, without an error where it shares memory
  * with an operand. */
 static PyObject *launched_into(const Entry *entry, void **addresses, int tensors, PyObject *out)
@@ -319,7 +351,9 @@ static PyObject *run(Table *table, PyObject *operator, PyObject *const *argument
     entry->users++; /* what is called may empty the table */
     PyObject *found = NULL;
     if (still_holds(table, entry) == 1) {
-        if (entry->launch != NULL && entry->extents != NULL)
+        if (entry->launch != NULL && entry->results != NULL)
+            found = launched_several(entry, addresses, tensors);
+        else if (entry->launch != NULL && entry->extents != NULL)
             found = launched_into(entry, addresses, tensors, arguments[entry->output]);
         else if (entry->launch != NULL)
             found = launched(entry, addresses, tensors);
@@ -393,6 +427,42 @@ static PyObject *table_keep(Table *table, PyObject *arguments)
     entry->dtype = Py_NewRef(dtype);
     entry->counter = counter == Py_None ? NULL : Py_NewRef(counter);
     entry->alignment = alignment;
+    entry->device = device;
+    add_entry(table, entry, registry);
+    Py_RETURN_TRUE;
+}
+
+/* Return whether an object is a tuple of None and of tuples of a shape, strides, a dtype and an alignment. */
+static int are_results(PyObject *given)
+{
+    for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(given); place++) {
+        PyObject *each = PyTuple_GET_ITEM(given, place);
+        if (each != Py_None
+            && (!PyTuple_CheckExact(each) || PyTuple_GET_SIZE(each) != 4
+                || !PyLong_CheckExact(PyTuple_GET_ITEM(each, 3))))
+            return 0;
+    }
+    return PyTuple_GET_SIZE(given) <= MOST_RESULTS;
+}
+
+static PyObject *table_keep_several(Table *table, PyObject *arguments)
+{
+    PyObject *operator, *operands, *launch, *empty, *results, *registry;
+    long device;
+    if (!PyArg_ParseTuple(arguments, "UO!OOO!l", &operator, &PyTuple_Type, &operands, &launch, &empty, &PyTuple_Type,
+                          &results, &device))
+        return NULL;
+    if (!are_results(results)) {
+        PyErr_SetString(PyExc_TypeError, "give a shape, strides, a dtype and an alignment of each result, or None");
+        return NULL;
+    }
+    PyObject *const *given = ((PyTupleObject *)operands)->ob_item;
+    Entry *entry = entry_of(operator, given, PyTuple_GET_SIZE(operands), NULL, &registry);
+    if (entry == NULL)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    entry->launch = Py_NewRef(launch);
+    entry->empty = Py_NewRef(empty);
+    entry->results = Py_NewRef(results);
     entry->device = device;
     add_entry(table, entry, registry);
     Py_RETURN_TRUE;
@@ -504,6 +574,10 @@ static PyMethodDef table_methods[] = {
      "empty(shape, strides, dtype) on a device, at an address of an alignment.  Each repetition is added to\n"
      "`counter`, an object with a buffer of one integer of 64 bits, or None.  Return False for arguments that no key\n"
      "holds."},
+    {"keep_several", (PyCFunction)table_keep_several, METH_VARARGS,
+     "keep_several(operator, arguments, launch, empty, results, device)\n\n"
+     "Keep the launch of a call with several results, of each of which a tuple has the shape, the strides, the dtype and\n"
+     "the alignment, or None for one that is None and has no address.  See `keep`."},
     {"keep_into", (PyCFunction)(void (*)(void))table_keep_into, METH_FASTCALL | METH_KEYWORDS,
      "keep_into(operator, launch, extents, device, counter, *arguments, **options)\n\n"
      "Keep the launch of a call whose output is the option `out`, a function of the addresses of its tensors.\n"

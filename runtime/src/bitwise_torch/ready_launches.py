@@ -51,10 +51,10 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class _ReadyResults:
-    """The launch of a call with several results, and the allocator and the alignment of each."""
+    """The launch of a call with several results, and the allocator and the alignment of each, None for one of None."""
 
     launch: Callable[..., None]
-    results: tuple[tuple[Callable[[Any], Any], int], ...]
+    results: tuple[tuple[Callable[[Any], Any], int] | None, ...]
 
 
 class ReadyLaunches:
@@ -70,7 +70,7 @@ class ReadyLaunches:
         self._registry: registry.Registry | None = None
         self._module = module
         self.calls_in_c: Any = None if module is None else module.Table()
-        """The table of the calls with one result in C, which serves them before `run`."""
+        """The table of the calls in C, which serves them before `run` and `run_several`."""
 
     def run(
         self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()
@@ -98,7 +98,7 @@ class ReadyLaunches:
 
     def run_several(
         self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()
-    ) -> tuple[list[torch.Tensor] | None, Hashable]:
+    ) -> tuple[list[torch.Tensor | None] | None, Hashable]:
         """Run a call with several results where it is kept; see `run`."""
         try:
             key, addresses = _key(name, operands, rest)
@@ -107,11 +107,17 @@ class ReadyLaunches:
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
-        found = [allocate(operands[0]) for allocate, _ in ready.results]
-        for each, (_, alignment) in zip(found, ready.results, strict=True):
-            at = each.data_ptr()
+        found: list[torch.Tensor | None] = []
+        for each in ready.results:
+            if each is None:
+                found.append(None)
+                continue
+            allocate, alignment = each
+            out = allocate(operands[0])
+            at = out.data_ptr()
             if at & -at & 255 != alignment:
                 return None, key
+            found.append(out)
             addresses.append(at)
         ready.launch(*addresses)
         return found, key
@@ -183,12 +189,28 @@ class ReadyLaunches:
             self.calls_in_c.pass_on(operator, count.memory, *arguments, **options)
 
     def keep_several(
-        self, key: Hashable, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor],
-        launch: Callable[..., None],
+        self, key: Hashable, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor | None],
+        launch: Callable[..., None], call: tuple[str, tuple[Any, ...]] | None = None,
     ) -> None:  # fmt: skip
-        """Keep the launch of a call that ran with several results; see `keep`."""
-        if self._prepare_table(operands, results):
-            self._several[key] = _ReadyResults(launch, tuple(map(_memory_of, results)))
+        """Keep the launch of a call that ran with several results, some of which may be None; see `keep`."""
+        tensors = [each for each in results if each is not None]
+        if not tensors or not self._prepare_table(operands, tensors):
+            return
+        allocators = (None if each is None else _memory_of(each) for each in results)
+        self._several[key] = _ReadyResults(launch, tuple(allocators))
+        if self.calls_in_c is None or call is None:
+            return
+        empty: Any = None
+        kept: list[tuple[Any, ...] | None] = []
+        for each in results:
+            memory = None if each is None else gpu_memory_of(each)
+            if each is None or memory is None:
+                kept.append(None)
+            else:
+                empty, *layout = memory
+                kept.append((*layout, _alignment_of(each)))
+        if empty is not None:
+            self.calls_in_c.keep_several(*call, launch, empty, tuple(kept), tensors[0].get_device())
 
     def _prepare_table(self, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
         """Return whether a call may be kept; empty the tables where they are full or of another registry."""
@@ -247,8 +269,13 @@ def call_key(name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...])
 
 def _memory_of(out: torch.Tensor) -> tuple[Callable[[Any], Any], int]:
     """Return the allocator of a result, and its alignment."""
-    at = out.data_ptr()
-    return output_allocator(out), at & -at & 255
+    return output_allocator(out), _alignment_of(out)
+
+
+def _alignment_of(x: torch.Tensor) -> int:
+    """Return the greatest power of 2 below 256 that divides the address of a tensor, 0 for multiples of 256."""
+    at = int(x.data_ptr())
+    return at & -at & 255
 
 
 def _is_dense(out: torch.Tensor) -> bool:

@@ -144,6 +144,43 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
         "GraniteForCausalLM",
         {**_FIELDS, "hidden_size": 4096, "intermediate_size": 12800, "num_attention_heads": 32},
     ),
+    # The next six were drawn from 24 public models.
+    "apertus-8b": (
+        "ApertusForCausalLM",
+        {**_FIELDS, "hidden_size": 4096, "intermediate_size": 21504, "num_attention_heads": 32},
+    ),
+    "afm-4.5b": (
+        "ArceeForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2560, "intermediate_size": 18432, "num_attention_heads": 20,
+            "num_key_value_heads": 4, "head_dim": 128,
+        },
+    ),
+    "smollm3-3b": (
+        "SmolLM3ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2048, "intermediate_size": 11008, "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+        },
+    ),
+    "pythia-6.9b": (
+        "GPTNeoXForCausalLM",
+        {**_FIELDS, "hidden_size": 4096, "intermediate_size": 16384, "num_attention_heads": 32},
+    ),
+    "olmo-2-1b": (
+        "Olmo2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+        },
+    ),
+    "chatglm3-6b": (
+        "GlmForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 4096, "intermediate_size": 13696, "num_attention_heads": 32,
+            "num_key_value_heads": 2, "head_dim": 128,
+        },
+    ),
 }  # fmt: skip
 """Widths that no kernel or schedule was chosen for."""
 WIDTHS |= HELD_OUT

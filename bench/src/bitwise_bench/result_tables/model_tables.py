@@ -164,11 +164,12 @@ def lock_costs(record: Mapping[str, Any]) -> str:
                 *(f"{times[scope]:.3f} ({spread[scope][0]:.3f} to {spread[scope][1]:.3f})" for scope in times),
                 f"{middle:.3f} ({low:.3f} to {high:.3f})",
             ])  # fmt: skip
+    others = "".join(f", of {name} {count}" for name, count in record.get("turns of others", {}).items())
     return "\n\n".join([
         _ratios(record, ("lock",)),
         markdown_table(("model", "work", "library", "lock", "lock beside library"), rows),
-        f"Milliseconds, and ratios of the times of one turn: the median of {record['turns']} turns, and the first and "
-        f"the third quartile; geometric means over models. {_origin(record['environment'])}.",
+        f"Milliseconds, and ratios of the times of one turn: the median of {record['turns']} turns{others}, and the "
+        f"first and the third quartile; geometric means over models. {_origin(record['environment'])}.",
     ])  # fmt: skip
 
 

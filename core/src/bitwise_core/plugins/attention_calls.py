@@ -43,7 +43,8 @@ class AttentionOperands:
     `key_lengths` (sequences) gives the number of keys; dense keys may have it too.  Integers are int32.
 
     `longest_queries` and `longest_keys` are bounds of the lengths of all sequences.  Query i of a causal mask sees the
-    keys up to i + `first_position`; None stands for the number of keys less that of queries.  `sinks` (heads) are
+    keys up to i // `query_share` * `query_step` + `first_position`; None stands for the number of keys less that of
+    queries.  `sinks` (heads) are
     scores in fp32.  `visible` (batch, heads, queries, keys) is a mask of bytes, whose strides may be 0.  With
     `first_keys` (batch), which needs `visible`, the keys of a sequence begin at its first key, and the columns too.
     """
@@ -63,6 +64,8 @@ class AttentionOperands:
     sinks: Any = None
     visible: Any = None
     first_keys: Any = None
+    query_share: int = 1
+    query_step: int = 1
 
 
 RepeatedAttention: TypeAlias = Callable[..., None]

@@ -3,9 +3,10 @@
 Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it,
 and its gradients: without a mask, and those of the causal sequences that a mask of padded or packed sequences shows.
 Heads of a width between those of kernels are widened with zeros, which change no sum, to the next one (`wider_call`).
-Other gradients under a mask, and both passes for other types and widths, have the plain form, which computes scores,
-softmax and values by products and rows of pinned orders.  So the outputs of a model have one order: types and widths
-decide, and nothing else.
+Other gradients under a mask, and both passes for other types and widths and where a mask adds numbers to scores, have
+the plain form, which computes scores,
+softmax and values by products and rows of pinned orders.  So the outputs of a model have one order: types, widths
+and whether masks add numbers decide, and nothing else.
 
 Both forms add over the keys from the first one that a query sees, in an order that masked keys behind its own do not
 change.  Most masks show one first key to all queries of a sequence; padding on the left is left out.  Under a window,
@@ -26,7 +27,7 @@ from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls, attention_execution
-from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask
+from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask, is_captured
 from bitwise_torch.batch_invariance.row_functions import widened_heads
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
@@ -71,25 +72,24 @@ def attention(
         raise NotServed(f"attention of {query.dtype} and {key.dtype}; one type of fp32, fp16 and bf16 is served")
     if query.dim() < 2 or query.dim() != key.dim() or query.is_nested:
         raise NotServed("operands of different numbers of axes, or nested ones; dense ones of equal axes are served")
+    recorded = torch.is_grad_enabled() and any(
+        each is not None and each.requires_grad for each in (query, key, value, sinks)
+    )
+    if recorded and torch._C._functorch.maybe_current_level() is not None:
+        raise NotServed("gradients of a transform of torch.func; those of backward() are served")
+    if query.dim() == 4 and not enable_gqa:
+        query, key, value, enable_gqa = _broadcast(query, key, value)
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
     how = _Scores(factor, soft_cap, sinks, enable_gqa)
     kernels = _has_kernels(query, value)
     if query.dim() != 4 and (kernels or soft_cap is not None or sinks is not None):
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
-    if kernels and attn_mask is not None and attn_mask.dtype != torch.bool:
-        raise NotServed(
-            "a mask that is added to scores, for heads of these widths; a boolean one is served, and any mask where a "
-            'model computes attention by products, as with attn_implementation="eager"'
-        )
-    recorded = torch.is_grad_enabled() and any(
-        each is not None and each.requires_grad for each in (query, key, value, sinks)
-    )
     if attn_mask is None and kernels:
         plain = soft_cap is None and sinks is None
         if not recorded or (plain and _has_kernels(query, value, gradients=True)):
             return _by_kernels(query, key, value, None, None, is_causal, how)
         causal = causal_mask(query, key) if is_causal else None
-        found: torch.Tensor = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
+        found: torch.Tensor = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None, None)
         return found
     if enable_gqa and not kernels:
         key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
@@ -105,15 +105,23 @@ def attention(
         q, k, v = (each[places] for each in (query, key, value))
         mask = mask if mask.dim() < query.dim() else mask[places]
     masks = Masks() if masks is None else masks
+    if kernels and attn_mask.dtype != torch.bool and is_captured(attn_mask):
+        raise NotServed(
+            "a mask of numbers in the capture of a CUDA graph, for heads of these widths: it cannot be read there; a "
+            "boolean one is served"
+        )
     try:
-        read = masks.of(mask, q, k, is_causal)
+        read = masks.of(mask, q, k, is_causal, exact=kernels)
     except RuntimeError:
         raise NotServed(f"a mask of the shape {tuple(mask.shape)}; one that broadcasts to scores is served") from None
+    kernels = kernels and read.added is None
+    if enable_gqa and how.grouped and not kernels:
+        k, v, how = _for_each_head(q, k), _for_each_head(q, v), replace(how, grouped=False)
     if read.runs is None and note_mask is not None:
         note_mask()
     if read.runs and torch.is_grad_enabled() and attn_mask.requires_grad:
         raise NotServed("the gradient of a mask whose queries see different first keys; one without it is served")
-    rest = read.allowed, read.added, read.first_keys, how, read.runs or ()
+    rest = read.allowed, read.added, read.first_keys, how, read.runs or (), read.others
     if recorded and (kernels or read.runs):
         segments = None
         if kernels and soft_cap is None and sinks is None and _has_kernels(query, value, gradients=True):
@@ -122,6 +130,19 @@ def attention(
     else:
         found = _masked(q, k, v, *rest)
     return found if query.dim() == 4 else found.reshape(*query.shape[:-1], v.shape[-1])
+
+
+def _broadcast(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, bool]:
+    """Return operands of one batch, and whether all heads of the query have one head of keys and values.
+
+    Like PyTorch's operators, attention broadcasts a batch and heads of one.
+    """
+    shapes = {each.shape[0] for each in (query, key, value)}
+    if len(shapes) == 2 and 1 in shapes:
+        query, key, value = (each.expand(max(shapes), -1, -1, -1) for each in (query, key, value))
+    return query, key, value, key.shape[1] == value.shape[1] == 1 < query.shape[1]
 
 
 def wider_call(arguments: Sequence[Any], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -198,17 +219,29 @@ class _Scores:
 
 def _masked(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: Any, added: Any, first_keys: Any,
-    how: _Scores, runs: Sequence[Run],
+    how: _Scores, runs: Sequence[Run], others: Sequence[Run] | None,
 ) -> torch.Tensor:  # fmt: skip
-    """Return attention under a mask of four axes; queries of runs are computed run by run."""
-    kernels = _has_kernels(query, value)
+    """Return attention under a mask of four axes; queries of runs are computed run by run.
+
+    Where there are such runs, so are all `others`, without a mask, unless these are None.
+    """
+    import torch
+
+    kernels = _by_the_kernels(query, value, added)
     if kernels and runs and key.shape[1] == query.shape[1]:
         key, value = _without_repeated_heads(key, value)
         how = replace(how, grouped=key.shape[1] != query.shape[1])
-    main = _without_runs(allowed, runs)
-    if kernels:
-        out = _by_kernels(query, key, value, main, first_keys, False, how)
+    if kernels and runs and others is not None:
+        sequences, heads, tokens = (int(each) for each in query.shape[:3])
+        shape = sequences, tokens, heads, int(value.shape[3])
+        out = torch.zeros(shape, dtype=query.dtype, device=query.device).transpose(1, 2)
+        for other in others:
+            found = _run_of_one_key(other, query, key, value, allowed, added, how)
+            out[_sequences_of(other), :, other.begin : other.end] = found
+    elif kernels:
+        out = _by_kernels(query, key, value, _without_runs(allowed, runs), first_keys, False, how)
     else:
+        main = _without_runs(allowed, runs)
         out = plain_attention(*_without_left_padding(query, key, value, main, added, first_keys), how)
     for each in runs:
         rows, queries = _sequences_of(each), slice(each.begin, each.end)
@@ -217,6 +250,8 @@ def _masked(
             continue
         for place in range(query.shape[0])[rows]:
             operands = query[place], key[place], value[place], None if added is None else added[place % len(added)]
+            if kernels and _by_steps(each, *operands[:3], how, out[place]):
+                continue
             size = int(key.shape[1]) * each.seen * int(key.shape[-1])
             step = MOST_SEQUENCES if kernels else max(1, MOST_NUMBERS // size)
             for begin in range(each.begin, each.end, step):
@@ -224,6 +259,82 @@ def _masked(
                 found = _rows_of_window(each, part, *operands, how)
                 out[place, :, part] = found[:, :, 0].transpose(0, 1)
     return out
+
+
+_STREAMED, _MULTIPLIED = 9e12, 3.6e14
+"""Bytes of keys and values that single queries read in a second, and operations of tiles of queries, on an H200.
+
+They were fitted to the times of five windows, and decide no bits.
+"""
+
+_ROWS_OF_A_TILE = 128
+"""The rows of a tile of the kernel of many queries."""
+
+
+def _by_steps(run: Run, query: Any, key: Any, value: Any, how: _Scores, out: Any) -> bool:
+    """Compute a sliding run of query[heads, q, d] into out[heads, q, e], if that is served and faster than one by one.
+
+    A query and the one that is a chunk of keys behind it have the same chunks, but for the first and the last one, and
+    a chunk that is masked changes no bits.  So queries that are whole chunks apart are the queries of a sequence, under
+    a window that moves by a chunk, and the heads of a group are rows of one head.
+    """
+    if query.device.type == "cpu" or how.sinks is not None:
+        return False
+    heads, groups, count = int(query.shape[0]), int(key.shape[0]), run.end - run.begin
+    form = AttentionForm(
+        dtype=NAMES[str(query.dtype)], depth=int(query.shape[-1]), width=int(value.shape[-1]), scale=how.scale,
+        causal=True, window=run.seen, soft_cap=how.soft_cap,
+    )  # fmt: skip
+    chunk = attention_execution.cached_launcher(query.device, form)[1].chunk
+    if chunk is None or count <= chunk:
+        return False
+    together = -(-count // chunk)
+    widths = int(query.shape[-1] + value.shape[-1])
+    tiles = groups * chunk * -(-together * (heads // groups) // _ROWS_OF_A_TILE)
+    visited = min(together * chunk, _ROWS_OF_A_TILE // (heads // groups) * chunk) + run.seen
+    single = count * groups * run.seen * widths * query.element_size() / _STREAMED
+    if tiles * visited * _ROWS_OF_A_TILE * widths * 2 / _MULTIPLIED >= single:
+        return False
+    for begin, end in ((0, count % chunk), (count % chunk, chunk)):
+        if begin == end:
+            continue
+        queries = together if begin == 0 and count % chunk else count // chunk
+        if not _residues(run, begin, end, queries, chunk, query, key, value, form, out):
+            return False
+    return True
+
+
+def _residues(
+    run: Run, begin: int, end: int, queries: int, chunk: int, query: Any, key: Any, value: Any, form: AttentionForm,
+    out: Any,
+) -> bool:  # fmt: skip
+    """Compute the queries of a run with the places from `begin` to `end` in their chunks; see `_by_steps`."""
+    heads, groups = int(query.shape[0]), int(key.shape[0])
+    share, keys, size = heads // groups, run.seen + (queries - 1) * chunk, end - begin
+
+    def rows_of(x: Any) -> Any:
+        """Return rows of x[heads, q, d] as [size, queries, share, groups, d]."""
+        x = x[:, run.begin + begin :].unflatten(0, (groups, share))
+        group, head, row, component = x.stride()
+        return x.as_strided(
+            (size, queries, share, groups, x.shape[-1]), (row, chunk * row, head, group, component)
+        )  # fmt: skip
+
+    def windows(x: Any) -> Any:
+        x = x[:, run.first + begin :]
+        group, row, component = x.stride()
+        return x.as_strided((size, keys, groups, x.shape[-1]), (row, row, group, component))
+
+    call = attention_execution.AttentionCall(
+        rows_of(query).flatten(1, 2), windows(key), windows(value), first_position=run.seen - 1, query_share=share,
+        query_step=chunk,
+    )  # fmt: skip
+    try:
+        found, _, _ = attention_execution.run(call, form, logarithms=False)
+    except (DescriptorError, attention_calls.AttentionError):
+        return False
+    rows_of(out).copy_(found.unflatten(1, (queries, share)))
+    return True
 
 
 def _without_repeated_heads(key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -242,6 +353,11 @@ def _without_repeated_heads(key: torch.Tensor, value: torch.Tensor) -> tuple[tor
     others = [0, *(place + 1 for place, same in enumerate((repeated(key) & repeated(value)).tolist()) if not same)]
     size = heads // len(others)
     return (key[:, ::size], value[:, ::size]) if others == list(range(0, heads, size)) else (key, value)
+
+
+def _by_the_kernels(query: torch.Tensor, value: torch.Tensor, added: Any) -> bool:
+    """Return whether the kernels compute attention under a mask that adds `added` to scores, None for nothing."""
+    return added is None and _has_kernels(query, value)
 
 
 def _without_runs(allowed: Any, runs: Sequence[Run]) -> Any:
@@ -272,7 +388,7 @@ def _part(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any) 
 def _run_of_one_key(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any, how: _Scores) -> torch.Tensor:
     """Return the attention of the queries of a run that see one first key."""
     q, k, v, visible, bias = _part(run, query, key, value, allowed, added)
-    if not _has_kernels(query, value):
+    if not _by_the_kernels(query, value, added):
         return plain_attention(q, k, v, visible, bias, how)
     from torch.nn.attention.bias import causal_lower_right
 
@@ -293,7 +409,7 @@ def _rows_of_window(
         return x.as_strided((count, x.shape[0], seen, x.shape[2]), (x.stride(1), *x.stride()))
 
     q, k, v = query[:, queries].transpose(0, 1)[:, :, None], windows(key), windows(value)
-    if _has_kernels(query, value):
+    if _by_the_kernels(query, value, added):
         return _by_kernels(q, k, v, None, None, False, how)
     bias = None
     if added is not None:
@@ -403,7 +519,7 @@ def _with_gradients() -> Callable[..., Any]:
 
     def forward(
         ctx: Any, query: Any, key: Any, value: Any, sinks: Any, allowed: Any, added: Any, first_keys: Any,
-        how: _Scores, runs: Sequence[Run], segments: Segments | None,
+        how: _Scores, runs: Sequence[Run], others: Sequence[Run] | None, segments: Segments | None,
     ) -> Any:  # fmt: skip
         out = found = None
         how = replace(how, sinks=None if sinks is None else sinks.detach())
@@ -413,7 +529,7 @@ def _with_gradients() -> Callable[..., Any]:
             if first_keys is None:
                 out = _by_kernels(query, key, value, None, None, allowed is not None, how)
             else:
-                out = _masked(query, key, value, allowed, added, first_keys, how, runs)
+                out = _masked(query, key, value, allowed, added, first_keys, how, runs, others)
         kept = () if segments is None else (out, found)
         ctx.save_for_backward(query, key, value, sinks, allowed, added, first_keys, *kept)
         ctx.given = how, runs, segments
@@ -436,7 +552,7 @@ def _with_gradients() -> Callable[..., Any]:
                 visible = allowed & rows
                 more = _plain_gradients(gradient, query, key, value, None, visible, None, first_keys, how, apart)
                 found = [one if other is None else one + other for one, other in zip(found, more, strict=True)]
-        return *found, *[None] * 6
+        return *found, *[None] * 7
 
     once = torch.autograd.function.once_differentiable
     members = {"forward": staticmethod(forward), "backward": staticmethod(once(backward))}

@@ -5,8 +5,8 @@ as in the causal convolutions of state-space models, the products of the places 
 Else the sum is a product of matrices (`products`), over the places of the first channel, the second one, and so on.
 The bias is added to the rounded sum.
 
-The gradient of the input has these orders, too: it is a convolution of the upstream gradient.  Those of the weight and
-of the bias are sums over a batch and its positions.
+The gradient of the input has these orders, too: it is a convolution of the upstream gradient.  A transposed convolution
+is such a gradient.  The gradients of the weight and of the bias are sums over a batch and its positions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,16 @@ def _convolution(
     x: Any, weight: Any, bias: Any, stride: _Sizes, padding: _Sizes, dilation: _Sizes, transposed: bool,
     output_padding: _Sizes, groups: int, *, out: Any = None,
 ) -> Any:  # fmt: skip
-    _check(x, weight, transposed)
-    found = _convolved(_padded(x, padding, padding), weight, stride, dilation, groups)
+    _check(x, weight)
+    if transposed:
+        jumps = zip(x.shape[2:], stride, padding, dilation, weight.shape[2:], output_padding, strict=True)
+        sizes = [
+            (int(size) - 1) * jump - 2 * pad + step * (int(places) - 1) + 1 + more
+            for size, jump, pad, step, places, more in jumps
+        ]  # fmt: skip
+        found = _of_input(x, sizes, weight, stride, padding, dilation, groups)
+    else:
+        found = _convolved(_padded(x, padding, padding), weight, stride, dilation, groups)
     if bias is not None:
         found = found + bias.reshape(-1, *([1] * (x.dim() - 2)))
     return result_into(found, out)
@@ -41,23 +49,24 @@ def _gradients(
     transposed: bool, output_padding: _Sizes, groups: int, output_mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return the gradients of the input, the weight and the bias; those that the mask leaves out are None."""
-    _check(x, weight, transposed)
+    _check(x, weight)
     check_floats(upstream)
     of_input = of_weight = of_bias = None
-    if output_mask[0]:
-        of_input = _of_input(upstream, x, weight, stride, padding, dilation, groups)
+    if output_mask[0] and transposed:
+        of_input = _convolved(_padded(upstream, padding, padding), weight, stride, dilation, groups)
+    elif output_mask[0]:
+        of_input = _of_input(upstream, x.shape[2:], weight, stride, padding, dilation, groups)
     if output_mask[1]:
-        of_weight = _of_weight(upstream, _padded(x, padding, padding), weight, stride, dilation, groups)
+        slope, given = (x, upstream) if transposed else (upstream, x)
+        of_weight = _of_weight(slope, _padded(given, padding, padding), weight, stride, dilation, groups)
     if output_mask[2]:
         of_bias = reduced(upstream, [0, *range(2, x.dim())], False, upstream.dtype, mean=False)
     return of_input, of_weight, of_bias
 
 
-def _check(x: Any, weight: Any, transposed: bool) -> None:
+def _check(x: Any, weight: Any) -> None:
     """Raise NotServed for a convolution that is not computed here."""
     check_floats(x, weight)
-    if transposed:
-        raise NotServed("a transposed convolution; others are served")
     if x.dtype != weight.dtype:
         raise NotServed(f"an input of {x.dtype} and a weight of {weight.dtype}; one type is served")
 
@@ -124,10 +133,12 @@ def _convolved(x: torch.Tensor, weight: torch.Tensor, stride: _Sizes, dilation: 
 
 
 def _of_input(
-    upstream: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, stride: _Sizes, padding: _Sizes, dilation: _Sizes,
+    upstream: torch.Tensor, sizes: _Sizes, weight: torch.Tensor, stride: _Sizes, padding: _Sizes, dilation: _Sizes,
     groups: int,
 ) -> torch.Tensor:  # fmt: skip
-    """Return the gradient of the input: the convolution of the gradient, spread by the stride, with flipped kernels."""
+    """Return the gradient of an input of some sizes: the convolution of the upstream gradient, spread by the stride,
+    with flipped kernels.
+    """
     kernel = [int(each) for each in weight.shape[2:]]
     axes = len(kernel)
     spread = upstream
@@ -137,8 +148,8 @@ def _of_input(
         spread[(slice(None), slice(None), *(slice(None, None, jump) for jump in stride))] = upstream
     reach = [step * (places - 1) for step, places in zip(dilation, kernel, strict=True)]
     before = [far - pad for far, pad in zip(reach, padding, strict=True)]
-    sizes = zip(x.shape[2:], spread.shape[2:], before, reach, strict=True)
-    after = [int(size) + far - int(own) - first for size, own, first, far in sizes]
+    spans = zip(sizes, spread.shape[2:], before, reach, strict=True)
+    after = [int(size) + far - int(own) - first for size, own, first, far in spans]
     outputs, own = int(weight.shape[0]) // groups, int(weight.shape[1])
     turned = weight.reshape(groups, outputs, own, *kernel).transpose(1, 2)
     turned = turned.reshape(groups * own, outputs, *kernel).flip(*range(2, 2 + axes))

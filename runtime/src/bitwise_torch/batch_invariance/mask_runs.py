@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_torch.batch_invariance.row_functions import first_of_rows
+from bitwise_torch.batch_invariance.row_functions import extents_of_rows, first_of_rows
 
 if TYPE_CHECKING:
     import torch
 
 MOST_RUNS = 4096
 """The greatest number of runs of a mask."""
+
+MOST_CALLS = 8
+"""The greatest number of runs of the queries that see the first key of their sequence, each of which is a call."""
 
 _Rows = npt.NDArray[np.int64]
 
@@ -55,33 +58,43 @@ def first_keys_differ(rows: torch.Tensor, keys: int) -> torch.Tensor:
     return ((rows > rows.amin(-1, keepdim=True)) & (rows < keys)).any()
 
 
-def runs_of_mask(allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
-    """Return the runs of a boolean mask [..., queries, keys] whose queries see other first keys than their sequence.
+def runs_of_mask(extents: _Rows, keys: int) -> tuple[tuple[Run, ...] | None, tuple[Run, ...] | None]:
+    """Return the runs of a boolean mask whose queries see other first keys than their sequence, and all others' runs.
 
-    `rows` are its first keys.  The values are read, which waits for the device.  Return None where a query sees keys
-    with a gap between them, or another last key than the one after that of the query before, or heads differ.
+    `extents` are those of `extents_of_rows`, of rows of so many keys.  The first are None where a query sees keys with
+    a gap between them, or another last key than the one after that of the query before, or heads differ.  The others
+    are None then, too, and where they are more than MOST_CALLS or no runs.
     """
-    keys = int(allowed.shape[-1])
-    if not bool(first_keys_differ(rows, keys)):
-        return ()
-    behind = keys - first_of_rows(allowed.flip(-1))
-    gaps = (behind - rows - allowed.sum(-1, dtype=rows.dtype))[rows < keys].any()
-    if bool(gaps):
-        return None
-    first, last = (each.cpu().numpy().astype(np.int64) for each in (rows, behind))
+    first, behind, number = extents
+    if first.ndim > 1 and ((first != first[..., :1, :]).any() or (behind != behind[..., :1, :]).any()):
+        return (None if _differ(first, keys) else ()), None  # heads differ
+    gaps = ((behind - first != number) & (first < keys)).any()
+    if not _differ(first, keys):
+        runs: list[Run] | None = []
+    else:
+        runs = None if gaps else _runs(first, behind, keys, others=False)
+    rest = None if gaps or runs is None else _runs(first, behind, keys, others=True)
+    return (None if runs is None else tuple(runs)), None if rest is None or len(rest) > MOST_CALLS else tuple(rest)
+
+
+def _differ(first: _Rows, keys: int) -> bool:
+    """Return whether queries of a sequence have different first keys; see `first_keys_differ`."""
+    return bool(((first > first.min(-1, keepdims=True)) & (first < keys)).any())
+
+
+def _runs(first: _Rows, behind: _Rows, keys: int, others: bool) -> list[Run] | None:
+    """Return the runs of all sequences, up to MOST_RUNS, and else None; with `others` those that see the first key."""
     if first.ndim > 1:  # [sequences, heads, queries] or [heads, queries]
-        if (first != first[..., :1, :]).any() or (last != last[..., :1, :]).any():
-            return None
-        first, last = first[..., 0, :], last[..., 0, :]
-    first, last = (each.reshape(-1, each.shape[-1]) for each in (first, last))
+        first, behind = first[..., 0, :], behind[..., 0, :]
+    first, behind = (each.reshape(-1, each.shape[-1]) for each in (first, behind))
     several = len(first) > 1
     found: list[Run] = []
-    for place, (own, behind_own) in enumerate(zip(first, last, strict=True)):
-        for each in _runs_of_sequence(place if several else None, own, behind_own, keys):
+    for place, (own, behind_own) in enumerate(zip(first, behind, strict=True)):
+        for each in _runs_of_sequence(place if several else None, own, behind_own, keys, others):
             found.append(each)
             if len(found) > MOST_RUNS:
                 return None
-    return tuple(found)
+    return found
 
 
 def segments_of_mask(allowed: torch.Tensor, sequences: int) -> Segments | None:
@@ -91,10 +104,8 @@ def segments_of_mask(allowed: torch.Tensor, sequences: int) -> Segments | None:
     tokens = int(allowed.shape[-1])
     if allowed.shape[1] != 1 or allowed.shape[2] != tokens or not tokens:
         return None
-    rows = first_of_rows(allowed)
-    behind = tokens - first_of_rows(allowed.flip(-1))
-    dense = behind - rows == allowed.sum(-1, dtype=rows.dtype)
-    first, last, whole = (each.cpu().numpy().reshape(-1, tokens) for each in (rows, behind, dense))
+    extents = extents_of_rows(allowed).cpu().numpy().reshape(3, -1, tokens)
+    first, last, whole = extents[0], extents[1], extents[1] - extents[0] == extents[2]
     place = np.arange(tokens)
     causal = whole & (last == place + 1)
     begins = causal & (first == place)
@@ -113,23 +124,32 @@ def segments_of_mask(allowed: torch.Tensor, sequences: int) -> Segments | None:
     return Segments(torch.from_numpy(starts).to(allowed.device), int(np.diff(starts).max()), others)
 
 
-def _runs_of_sequence(sequence: int | None, first: _Rows, last: _Rows, keys: int) -> Iterator[Run]:
-    """Yield the runs of a sequence, but for the queries that see its first key, and those that see none."""
-    queries, least = len(first), int(first.min())
+def _runs_of_sequence(
+    sequence: int | None, first: _Rows, last: _Rows, keys: int, others: bool
+) -> Iterator[Run]:  # fmt: skip
+    """Yield the runs of the queries of a sequence that see another first key than it, or with `others` its first key.
+
+    Those that see no key are in none.
+    """
+    least = int(first.min())
+    own = first == least if others else first != least
+    places = np.flatnonzero(own & (first != keys))
     step = np.diff(first, prepend=first[:1])
     # What leads from the query before to this one: 0 and 1 to the same run and to one that slides, 2 to neither.
     kind = np.where((np.diff(last, prepend=last[:1]) == 1) & ((step == 0) | (step == 1)), step, 2)
-    changes = np.flatnonzero(np.diff(kind)) + 1
+    changes = np.append(np.flatnonzero(np.diff(kind)) + 1, len(first))
     row = 0
-    while row < queries:
-        if first[row] == least or first[row] == keys:
-            row += 1
-            continue
-        after = int(kind[row + 1]) if row + 1 < queries else 2
+    while True:
+        at = int(np.searchsorted(places, row))
+        if at == len(places):
+            return
+        row = int(places[at])
+        after = int(kind[row + 1]) if row + 1 < len(first) else 2
+        if others and after == 1:  # the query behind sees another first key
+            after = 2
         end = row + 1
         if after != 2:
-            place = int(np.searchsorted(changes, row + 1, side="right"))
-            end = int(changes[place]) if place < len(changes) else queries
+            end = int(changes[np.searchsorted(changes, row + 1, side="right")])
         yield Run(sequence, row, end, int(first[row]), int(last[end - 1]), after == 1)
         row = end
 
@@ -139,13 +159,16 @@ class ReadMask:
     """What attention needs of a mask.
 
     `allowed` [sequences, heads, queries, keys] says where a query may attend to a key, and `added` is added to the
-    scores, None for nothing.  `first_keys` are those of each sequence, in int32, and `runs` those of `runs_of_mask`.
+    scores, None for nothing.  `first_keys` are those of each sequence, in int32.  `runs` and `others` are those of
+    `runs_of_mask`, which follow from `extents`, None where these were not read.
     """
 
     allowed: torch.Tensor
     added: torch.Tensor | None
     first_keys: torch.Tensor
     runs: tuple[Run, ...] | None
+    others: tuple[Run, ...] | None = None
+    extents: _Rows | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +190,8 @@ class Masks:
     """Reads masks, and keeps the last one, which the layers of a model have in common.
 
     A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
-    that such a mask is read in each call; only that it has no runs is kept, unless the mode is `strict`.
+    that the first keys of such a mask are read in each call, on the device; only that it has no runs is kept, unless
+    the mode is `strict`.
 
     In a capture of a CUDA graph no values can be read.  With `strict`, it is asserted on the device, in each replay,
     that a mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
@@ -181,25 +205,33 @@ class Masks:
     def known(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask | None:
         """Return what was read of the last mask, if this is it, and nothing wrote to it; None in a capture."""
         last = self._last
-        if last is None or mask.is_inference() or last[0] != _mask_of(mask, query, key, causal) or _captures(mask):
+        if last is None or mask.requires_grad or last[0] != _mask_of(mask, query, key, causal) or is_captured(mask):
             return None
-        return last[1]
+        read = last[1]
+        if not mask.is_inference():
+            return read
+        if self.strict or read.runs != () or read.allowed.data_ptr() != mask.data_ptr():
+            return None
+        # What it allows is its own memory.
+        return replace(read, first_keys=_first_keys(first_of_rows(read.allowed), int(query.shape[0])))
 
-    def of(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask:
-        """Return what attention of query[s, h, q, d] to key[s, h, k, d] needs of a mask of four axes."""
+    def of(
+        self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool, exact: bool = False
+    ) -> ReadMask:  # fmt: skip
+        """Return what attention of query[s, h, q, d] to key[s, h, k, d] needs of a mask of four axes.
+
+        With `exact`, the values of a mask of numbers are read, which waits for the device: one that is 0 where it hides
+        nothing adds nothing, unless it has gradients.
+        """
         found = self.known(mask, query, key, causal)
         if found is not None:
             return found
         allowed, added = _allowed_and_added(mask, query, key, causal)
-        rows = first_of_rows(allowed)
-        sequences = int(query.shape[0])
-        if rows.numel() == sequences == len(rows):
-            first_keys = rows.view(-1)
-        else:
-            first_keys = rows.view(len(rows), -1).amin(-1).expand(sequences).contiguous()
+        if exact and added is not None and not mask.requires_grad and not _adds(mask):
+            added = None
         own = _mask_of(mask, query, key, causal)
-        found = ReadMask(allowed, added, first_keys, self._runs_of(own, allowed, rows))
-        if not _captures(mask):
+        found = self._read(own, allowed, added, int(query.shape[0]))
+        if not is_captured(mask):
             self._last = own, found
         return found
 
@@ -208,33 +240,48 @@ class Masks:
         last = self._last_segments
         if last is not None and last[0] is read and last[1] == sequences:
             return last[2]
-        known = read.added is None and not _captures(read.allowed)
+        known = read.added is None and not is_captured(read.allowed)
         found = segments_of_mask(read.allowed, sequences) if known else None
         self._last_segments = read, sequences, found
         return found
 
-    def _runs_of(self, own: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
-        """Return the runs of a mask, or what is known of them."""
+    def _read(self, own: _Mask, allowed: torch.Tensor, added: torch.Tensor | None, sequences: int) -> ReadMask:
+        """Return what was read of a mask, or what is known of it in a capture."""
         import torch
 
-        if allowed.shape[-2] == 1:
-            return ()
-        last = self._last
-        before = last[1].runs if last is not None and last[0] == own else None
-        if not _captures(allowed):
-            # Here a mask is known only if its writes are not counted.
-            return () if before == () and not self.strict else runs_of_mask(allowed, rows)
-        if before:
-            return None  # they would be those of the capture
-        if self.strict:
-            torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
-        return () if self.strict or before == () else None
+        keys = int(allowed.shape[-1])
+        last = self._last[1] if self._last is not None and self._last[0] == own else None
+        captured = is_captured(allowed)
+        if allowed.shape[-2] == 1 or captured:
+            rows = first_of_rows(allowed)
+            runs: tuple[Run, ...] | None = ()
+            if allowed.shape[-2] > 1 and self.strict and (last is None or not last.runs):
+                torch._assert_async(~first_keys_differ(rows, keys), _ASSERTION)
+            elif allowed.shape[-2] > 1 and (last is None or last.runs != ()):
+                runs = None  # those of the mask before would be those of the capture
+            return ReadMask(allowed, added, _first_keys(rows, sequences), runs)
+        extents = extents_of_rows(allowed)
+        first_keys = _first_keys(extents[0], sequences)
+        if last is not None and last.runs == () and not self.strict:  # a mask whose writes are not counted
+            return ReadMask(allowed, added, first_keys, ())
+        read = extents.cpu().numpy()
+        if last is not None and last.extents is not None and np.array_equal(last.extents, read):
+            return ReadMask(allowed, added, first_keys, last.runs, last.others, read)
+        return ReadMask(allowed, added, first_keys, *runs_of_mask(read, keys), read)
+
+
+def _first_keys(rows: torch.Tensor, sequences: int) -> torch.Tensor:
+    """Return the first key of each of so many sequences, from those of the rows of their mask."""
+    if rows.numel() == sequences == len(rows):
+        return rows.view(-1)
+    return rows.view(len(rows), -1).amin(-1).expand(sequences).contiguous()
 
 
 _ASSERTION = "a mask of attention hides other first keys than in the capture of this CUDA graph: run it without a graph"
 
 
-def _captures(tensor: torch.Tensor) -> bool:
+def is_captured(tensor: torch.Tensor) -> bool:
+    """Return whether operators on a tensor are captured in a CUDA graph."""
     import torch
 
     return tensor.is_cuda and bool(torch.cuda.is_current_stream_capturing())
@@ -274,6 +321,13 @@ def _allowed_and_added(mask: Any, query: Any, key: Any, causal: bool) -> tuple[A
         # The least number of a type stands for minus infinity.
         mask = mask > torch.finfo(mask.dtype).min
     return (mask & causal_mask(query, key) if causal else mask), added
+
+
+def _adds(mask: torch.Tensor) -> bool:
+    """Return whether a mask of numbers adds other ones than 0 and those that hide keys; its values are read."""
+    import torch
+
+    return bool(((mask != 0) & (mask > torch.finfo(mask.dtype).min)).any())
 
 
 def causal_mask(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:

@@ -26,6 +26,7 @@ from bitwise_torch.batch_invariance.attention import ATTENTION
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.convolutions import CONVOLUTIONS
 from bitwise_torch.batch_invariance.mask_runs import Masks
+from bitwise_torch.batch_invariance.pools import POOLS
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -37,7 +38,7 @@ from bitwise_torch.batch_invariance.row_operators import (
     NotServed,
     launch_of_normalisation,
     launch_of_rows,
-    operands_of_normalisation,
+    operands_and_rest,
 )
 from bitwise_torch.batch_invariance.spreads import SPREADS
 from bitwise_torch.batch_invariance.triangular_systems import SYSTEMS
@@ -56,11 +57,22 @@ from bitwise_torch.started_processes import Enter, passed_on
 
 __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_invariant", "overrides"]
 
-_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS | SYSTEMS
+_ROWS: dict[str, Callable[..., Any]] = ROW_OPERATORS | SPREADS | SYSTEMS | POOLS
 _PRODUCTS: dict[str, Callable[..., Any]] = PRODUCT_OPERATORS | CONVOLUTIONS
 _NAMES = frozenset({*_ROWS, *REDUCTIONS})
 _REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))
 """The operators that reduce rows."""
+
+ELEMENTWISE = frozenset({"_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "addr", "addr_"})
+"""Operators that multiply and add nothing up: each element is computed by itself, by PyTorch's kernel."""
+
+_REASONS = {
+    "_cudnn_rnn": "cuDNN's recurrent layers have no pinned order; those that run inside of "
+    "torch.backends.cudnn.flags(enabled=False) are served",
+    "mkldnn_rnn_layer": "oneDNN's recurrent layers have no pinned order; those that run inside of "
+    "torch.backends.mkldnn.flags(enabled=False) are served",
+}
+"""Why an operator is not served, by its name."""
 
 _UNKNOWN_RUNS = "aten::scaled_dot_product_attention under a mask with gaps"
 _OF_GAPS = (
@@ -192,8 +204,11 @@ class BatchInvariance:
         elif name in NORMALISATIONS and not options:
             return self._normalised(operation, name, arguments)
         function = _function(name)
+        if function is None and name in ELEMENTWISE:
+            return operation(*arguments, **options)
         if function is None:
-            return self._uncovered(operation, name, arguments, options, "it has no pinned order")
+            reason = _REASONS.get(name, "it has no pinned order")
+            return self._uncovered(operation, name, arguments, options, reason)
         try:
             with WithoutGradients():  # autograd recorded the operation already
                 found = _run(function, arguments, options)
@@ -209,8 +224,8 @@ class BatchInvariance:
             return self._uncovered(operation, name, arguments, options, str(reason))
 
     def _normalised(self, operation: Intercepted, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Return normalised rows and their statistics; a repeated call is one look-up."""
-        operands, rest = operands_of_normalisation(name, arguments)
+        """Return normalised rows and their statistics, or gradients; a repeated call is one look-up."""
+        operands, rest = operands_and_rest(arguments)
         found, key = self._ready.run_several(name, operands, rest)
         if found is not None:
             return tuple(found)
@@ -219,7 +234,7 @@ class BatchInvariance:
                 results = ROW_OPERATORS[name](*arguments)
                 launch = None if key is None else launch_of_normalisation(name, arguments, results)
                 if launch is not None:
-                    self._ready.keep_several(key, operands, results, launch)
+                    self._ready.keep_several(key, operands, results, launch, (operation.full_name, arguments))
                 return results
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, {}, str(reason))

@@ -6,6 +6,7 @@ those of the last axis.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -91,16 +92,34 @@ def sum_columns(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence
     return _sums_of_lanes(_dense(x), lanes, torch.empty(shape, dtype=dtype, device=x.device), float(rows), mean)
 
 
-def _sums_of_lanes(x: torch.Tensor, lanes: int, out: torch.Tensor, divisor: float, mean: bool) -> torch.Tensor:
-    """Leave the sums over the second axis of x[o, n, c], whose order has so many lanes, in `out`, and return it."""
+def sum_places(x: torch.Tensor, dtype: torch.dtype, mean: bool, shape: Sequence[int]) -> torch.Tensor:
+    """Return the sums over the first two axes of x[a, b, c] on a GPU, whose last axis is dense, as `sum_columns` does.
+
+    Their order is that of the rows of x[a b, c]; a b is at most LONG.
+    """
     import torch
 
-    count, _, columns = (int(each) for each in x.shape)
+    rows = int(x.shape[0]) * int(x.shape[1])
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    out = torch.empty(shape, dtype=dtype, device=x.device)
+    return _sums_of_lanes(x, lanes, out, float(rows), mean, apart=True)
+
+
+def _sums_of_lanes(
+    x: torch.Tensor, lanes: int, out: torch.Tensor, divisor: float, mean: bool, apart: bool = False
+) -> torch.Tensor:
+    """Leave the sums over the second axis of x[o, n, c], whose order has so many lanes, in `out`, and return it.
+
+    With `apart`, they are those over the first two axes.
+    """
+    import torch
+
     while lanes > _COLUMN_LANES:
-        parts = torch.empty((count, lanes // _COLUMN_LANES, columns), dtype=torch.float32, device=x.device)
-        _launch_columns(x, parts, divisor, False, lanes)
-        x, lanes = parts, lanes // _COLUMN_LANES
-    _launch_columns(x, out, divisor, mean, _COLUMN_LANES)
+        shape = 1 if apart else int(x.shape[0]), lanes // _COLUMN_LANES, int(x.shape[2])
+        parts = torch.empty(shape, dtype=torch.float32, device=x.device)
+        _launch_columns(x, parts, divisor, False, lanes, apart)
+        x, lanes, apart = parts, lanes // _COLUMN_LANES, False
+    _launch_columns(x, out, divisor, mean, _COLUMN_LANES, apart)
     return out
 
 
@@ -251,6 +270,22 @@ def first_of_rows(x: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def extents_of_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return [3, ...]: the place of the first true element of each row of a boolean x[..., n], the place behind the
+    last one, and their number, in int32; n, 0 and 0 for a row without one.
+    """
+    import torch
+
+    length = int(x.shape[-1])
+    if x.is_cpu or x.numel() == 0:
+        return torch.stack([first_of_rows(x), length - first_of_rows(x.flip(-1)), x.sum(-1, dtype=torch.int32)])
+    out = torch.empty((3, *x.shape[:-1]), dtype=torch.int32, device=x.device)
+    x = _dense(x)
+    rows, _ = _rows(x)
+    _launch("extents_of_rows", rows, length, (x, out, rows, length), ())
+    return out
+
+
 def widened_heads(x: torch.Tensor, width: int) -> torch.Tensor:
     """Return heads x[sequences, heads, places, depth] with zeros behind their components, of a width; no gradients."""
     import torch
@@ -295,6 +330,14 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
     return x.clone() if x.data_ptr() % 16 else x
 
 
+def in_memory(x: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the axes of a tensor in the order of its memory, if its rows are dense there, and in another order."""
+    if x.is_contiguous() or x.dim() < 3 or x.stride(-1) != 1:
+        return None
+    axes = (*sorted(range(x.dim() - 1), key=x.stride, reverse=True), x.dim() - 1)
+    return axes if x.permute(axes).is_contiguous() else None
+
+
 def _rows(x: torch.Tensor) -> tuple[int, int]:
     length = int(x.shape[-1])
     return (int(x.numel()) // length if length else 0), length
@@ -322,7 +365,7 @@ def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], first
 def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..., None] | None:
     """Return the launch of sums of rows that ran, a function of the addresses of x and out; None for several ones."""
     rows, length = _rows(x)
-    if length > LONG or not _is_plain(x):
+    if length > LONG or not _is_plain(x.permute(in_memory(x) or tuple(range(x.dim())))):
         return None
     sizes, _ = geometry(length)
     grid = (-(-rows // sizes["ROWS"]), 1, 1)
@@ -330,32 +373,28 @@ def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..
     return _repetition("sum_of_rows", grid, (x, out), numbers, (mean, *sizes.values()))
 
 
-def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..., None] | None:
-    """Return the launch of sums of the columns of x[o, n, c] that ran in one or two kernels; see `launch_of_sum`."""
+def launch_of_columns(
+    x: torch.Tensor, out: torch.Tensor, mean: bool, apart: bool = False
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of sums of the columns of x[o, n, c] that ran in one or two kernels; see `launch_of_sum`.
+
+    With `apart`, they are those of `sum_places`.
+    """
     import torch
 
     count, rows, columns = (int(each) for each in x.shape)
+    if apart:
+        count, rows = 1, count * rows
     lanes = max(lanes_of(rows), _COLUMN_LANES)
     groups = lanes // _COLUMN_LANES
-    if not _is_plain(x) or count > _MOST_PROGRAMS or groups > _COLUMN_LANES:
+    if not (apart or _is_plain(x)) or count > _MOST_PROGRAMS or groups > _COLUMN_LANES:
         return None
     if groups == 1:
-        return _repetition("sum_of_columns", *_columns_call(x, out, float(rows), mean, lanes))
+        return _repetition("sum_of_columns", *_columns_call(x, out, float(rows), mean, lanes, apart))
     parts = torch.empty((count, groups, columns), dtype=torch.float32, device=x.device)
-    first = _repetition("sum_of_columns", *_columns_call(x, parts, float(rows), False, lanes))
+    first = _repetition("sum_of_columns", *_columns_call(x, parts, float(rows), False, lanes, apart))
     second = _repetition("sum_of_columns", *_columns_call(parts, out, float(rows), mean, _COLUMN_LANES))
-    if first is None or second is None:
-        return None
-    allocate = output_allocator(parts)
-    device = torch.empty(0, device=x.device)
-
-    def launch(at_x: int, at_out: int) -> None:
-        between = allocate(device)
-        at = between.data_ptr()
-        first(at_x, at)
-        second(at, at_out)
-
-    return launch
+    return None if first is None or second is None else _in_two_launches(first, second, parts)
 
 
 def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[..., None] | None:
@@ -388,24 +427,114 @@ def launch_of_normalised_rows(
 
     `results` are the normalised rows, the means unless they are not centered, and the scales; see `launch_of_sum`.
     """
-    given = [x, *(each for each in (weight, bias) if each is not None), *results]
-    if not all(map(_is_plain, given)):
-        return None
     centered, rows = len(results) == 3, int(x.numel()) // length
+    given = (x, weight, bias, results[0], results[1] if centered else None, results[-1])
+    if not all(each is None or _is_plain(each) for each in given):
+        return None
     sizes, _ = geometry(length)
     grid = (-(-rows // sizes["ROWS"]), 1, 1)
     tensors = (x, weight, bias, results[0], results[1], results[-1])
     numbers = rows, length, float(length), float(epsilon)
     run = _repetition("normalised_rows", grid, tensors, numbers, (centered, *sizes.values()))
-    if run is None:
+    places = _places(given)
+    return None if run is None else _on_addresses([(run, (*places[:4], places[4 if centered else 5], places[5]))])
+
+
+def launch_of_normalisation_gradient(
+    gradient: torch.Tensor, x: torch.Tensor, mean: torch.Tensor | None, scale: torch.Tensor,
+    weight: torch.Tensor | None, bias: torch.Tensor | None, results: Sequence[torch.Tensor | None], length: int,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of the gradients of a normalisation that ran on rows of a length.
+
+    It is a function of the addresses of all tensors that exist.  `results` are the gradients of the input, of the
+    weight and of the bias, each of which may be None; see `launch_of_sum`.
+    """
+    import torch
+
+    given = (gradient, x, mean, scale, weight, bias, *results)
+    if not all(each is None or _is_plain(each) for each in given):
         return None
-    # By position: two tensors of this call may be one, and two in a later one.
-    numbered = iter(range(len(given)))
-    places = [None if each is None else next(numbered) for each in (x, weight, bias)]
-    places += [next(numbered), len(given) - len(results) + 1, len(given) - 1]
+    if {each.dtype for each in (mean, scale) if each is not None} != {torch.float32}:
+        return None
+    of_input, of_weight, of_bias = results
+    at_gradient, at_x, at_mean, at_scale, at_weight, _, *at_results = _places(given)
+    rows = int(x.numel()) // length
+    launches: list[tuple[Callable[..., None] | None, tuple[int | None, ...]]] = []
+    if of_input is not None:
+        sizes, _ = geometry(length)
+        grid = (-(-rows // sizes["ROWS"]), 1, 1)
+        tensors = (gradient, x, weight, scale if mean is None else mean, scale, of_input)
+        constants = (mean is not None, *sizes.values())
+        run = _repetition("normalisation_gradient_of_rows", grid, tensors, (rows, length, float(length)), constants)
+        at_means = at_scale if mean is None else at_mean
+        launches.append((run, (at_gradient, at_x, at_weight, at_means, at_scale, at_results[0])))
+    if of_weight is not None:
+        run = _launch_of_column_products(gradient, x, mean, scale, of_weight, length)
+        launches.append((run, (at_gradient, at_x, at_mean, at_scale, at_results[1])))
+    if of_bias is not None:
+        run = launch_of_columns(gradient.view(1, rows, length), of_bias, False)
+        launches.append((run, (at_gradient, at_results[2])))
+    runs = [(run, places) for run, places in launches if run is not None]
+    return _on_addresses(runs) if len(runs) == len(launches) else None
+
+
+def _places(tensors: Sequence[torch.Tensor | None]) -> list[int | None]:
+    """Return the place of each tensor among those that exist, None for one that does not.
+
+    Two tensors of a call may be one, and two in a later call.
+    """
+    numbered = itertools.count()
+    return [None if each is None else next(numbered) for each in tensors]
+
+
+def _on_addresses(runs: Sequence[tuple[Callable[..., None], tuple[int | None, ...]]]) -> Callable[..., None]:
+    """Return the launches of some kernels, each on the addresses at some places, None for no place."""
 
     def launch(*addresses: int) -> None:
-        run(*[None if place is None else addresses[place] for place in places])
+        for run, places in runs:
+            run(*[None if place is None else addresses[place] for place in places])
+
+    return launch
+
+
+def _launch_of_column_products(
+    gradient: torch.Tensor, x: torch.Tensor, mean: torch.Tensor | None, scale: torch.Tensor, out: torch.Tensor,
+    columns: int,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of `sum_column_products` that ran, by the addresses of gradient, x, mean, scale and out."""
+    import torch
+
+    rows = int(x.numel()) // columns
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    parts = lanes // _COLUMN_LANES
+    if rows > LONG:
+        return None
+    target = out if parts == 1 else torch.empty((1, parts, columns), dtype=torch.float32, device=x.device)
+    grid = (-(-columns // _COLUMNS), parts, 1)
+    constants = tuple(column_geometry(lanes).values())
+    tensors = (gradient, x, mean, scale, target)
+    first = _repetition("sum_of_column_products", grid, tensors, (rows, columns), constants)
+    if parts == 1 or first is None:
+        return first
+    second = _repetition("sum_of_columns", *_columns_call(target, out, float(rows), False, _COLUMN_LANES))
+    return None if second is None else _in_two_launches(first, second, target)
+
+
+def _in_two_launches(
+    first: Callable[..., None], second: Callable[..., None], between: torch.Tensor
+) -> Callable[..., None]:
+    """Return the launch of two kernels, the second of which reads what the first leaves in memory like `between`."""
+    import torch
+
+    allocate = output_allocator(between)
+    device = torch.empty(0, device=between.device)
+
+    def launch(*addresses: int | None) -> None:
+        *operands, at_out = addresses
+        memory = allocate(device)
+        at = memory.data_ptr()
+        first(*operands, at)
+        second(at, at_out)
 
     return launch
 
@@ -469,16 +598,22 @@ def _current_stream(device: int) -> int:
 
 
 def _columns_call(
-    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int
+    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int, apart: bool = False
 ) -> tuple[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor], tuple[Any, ...], tuple[Any, ...]]:
     """Return the grid of `sum_of_columns`, its tensors, numbers and constants."""
     count, rows, columns = (int(each) for each in x.shape)
+    steps: tuple[int | None, ...] = None, None, None
+    if apart:
+        steps = rows, int(x.stride(0)), int(x.stride(1))
+        count, rows = 1, count * rows
     grid = (-(-columns // _COLUMNS), lanes // _COLUMN_LANES, count)
-    return grid, (x, out), (rows, columns, divisor), (mean, *column_geometry(lanes).values())
+    return grid, (x, out), (rows, columns, divisor, *steps), (mean, *column_geometry(lanes).values())
 
 
-def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:
-    grid, tensors, numbers, constants = _columns_call(x, out, divisor, mean, lanes)
+def _launch_columns(
+    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int, apart: bool = False
+) -> None:  # fmt: skip
+    grid, tensors, numbers, constants = _columns_call(x, out, divisor, mean, lanes, apart)
     launch("sum_of_columns", grid, (*tensors, *numbers), constants, 4)
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from bitwise_torch.batch_invariance.row_functions import (
     LONG,
     add_entries,
+    in_memory,
     launch_of_columns,
+    launch_of_normalisation_gradient,
     launch_of_normalised_rows,
     launch_of_softmax,
     launch_of_softmax_gradient,
@@ -25,6 +27,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     softmax_rows,
     sum_column_products,
     sum_columns,
+    sum_places,
     sum_rows,
 )
 
@@ -32,27 +35,25 @@ if TYPE_CHECKING:
     import torch
 
 REDUCTIONS = (
-    "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d",
-    "_adaptive_avg_pool3d_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "avg_pool2d",
-    "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward", "batch_norm_backward", "_batch_norm_no_update",
-    "batch_norm_stats", "_batch_norm_with_update", "binary_cross_entropy", "bincount", "_cholesky_solve_helper",
-    "col2im", "_ctc_loss", "_ctc_loss_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward", "_cummax_helper",
-    "cumprod", "_embedding_bag", "_embedding_bag_backward", "_embedding_bag_dense_backward",
-    "_embedding_bag_forward_only", "_fft_c2c", "_fft_c2r", "_fft_r2c", "fractional_max_pool2d_backward",
-    "fractional_max_pool3d_backward", "_fused_dropout", "grid_sampler_2d_backward", "grid_sampler_3d_backward",
-    "huber_loss", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det", "linalg_eig", "_linalg_eigh",
-    "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_lstsq", "linalg_lu",
-    "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
-    "_logcumsumexp", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss_forward", "nansum", "native_batch_norm",
-    "native_batch_norm_backward", "_native_batch_norm_legit", "norm", "_pdist_forward", "prod", "put", "put_",
-    "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm",
-    "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "scatter_reduce",
-    "scatter_reduce_", "segment_reduce", "_segment_reduce_backward", "smooth_l1_loss", "trace", "unfold_backward",
-    "_upsample_bicubic2d_aa_backward", "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward",
-    "upsample_bilinear2d_backward", "upsample_linear1d_backward", "upsample_nearest1d_backward",
-    "upsample_nearest2d_backward", "upsample_nearest3d_backward", "upsample_trilinear3d_backward",
-    "_weight_norm_interface", "_weight_norm_interface_backward",
+    "adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward",
+    "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "avg_pool2d_backward", "avg_pool3d",
+    "avg_pool3d_backward", "batch_norm_backward", "_batch_norm_no_update", "batch_norm_stats",
+    "_batch_norm_with_update", "binary_cross_entropy", "bincount", "_cholesky_solve_helper", "col2im", "_ctc_loss",
+    "_ctc_loss_backward", "cudnn_batch_norm_backward", "_cummax_helper", "cumprod", "_embedding_bag",
+    "_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_forward_only", "_fft_c2c",
+    "_fft_c2r", "_fft_r2c", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward", "_fused_dropout",
+    "grid_sampler_2d_backward", "grid_sampler_3d_backward", "linalg__powsum", "linalg_cholesky_ex", "_linalg_det",
+    "linalg_eig", "_linalg_eigh", "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex",
+    "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "_linalg_slogdet",
+    "_linalg_solve_ex", "_linalg_svd", "_logcumsumexp", "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices_backward", "multi_margin_loss", "multilabel_margin_loss_forward", "nansum",
+    "_native_batch_norm_legit", "norm", "_pdist_forward", "prod", "put", "put_", "reflection_pad1d_backward",
+    "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm", "replication_pad1d_backward",
+    "replication_pad2d_backward", "replication_pad3d_backward", "scatter_reduce", "scatter_reduce_",
+    "segment_reduce", "_segment_reduce_backward", "trace", "unfold_backward", "_upsample_bicubic2d_aa_backward",
+    "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward", "upsample_bilinear2d_backward",
+    "upsample_linear1d_backward", "upsample_nearest1d_backward", "upsample_nearest2d_backward",
+    "upsample_nearest3d_backward", "upsample_trilinear3d_backward",
 )  # fmt: skip
 """Operators that add numbers, some with atomic additions, for which there is no pinned order: a mode warns of them.
 
@@ -121,10 +122,17 @@ def reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) ->
         return sum_rows(x.reshape(1), wanted, mean, ())
     shape = [1 if each in axes else size for each, size in enumerate(x.shape) if keepdim or each not in axes]
     if axes == [x.dim() - 1]:
-        return sum_rows(x, wanted, mean, shape)
+        order = in_memory(x)
+        if order is None:
+            return sum_rows(x, wanted, mean, shape)
+        found = sum_rows(x.permute(order), wanted, mean).permute([order.index(each) for each in range(x.dim() - 1)])
+        return found[..., None] if keepdim else found
     columns = _columns(x, axes)
     if columns is not None:
         return sum_columns(columns, wanted, mean, shape)
+    places = _places(x, axes)
+    if places is not None:
+        return sum_places(places, wanted, mean, shape)
     length = math.prod(int(x.shape[each]) for each in axes)
     kept = [each for each in range(x.dim()) if each not in axes]
     moved = x.permute(*kept, *axes).reshape(*(x.shape[each] for each in kept), length)
@@ -139,6 +147,20 @@ def _columns(x: torch.Tensor, axes: list[int]) -> torch.Tensor | None:
     if not together or not x.numel() or length > LONG or not x.is_contiguous():
         return None
     return x.view(math.prod(x.shape[:first]), length, -1)
+
+
+def _places(x: torch.Tensor, axes: list[int]) -> torch.Tensor | None:
+    """Return an x on a GPU whose first axes are reduced as a view[a, b, c] with a dense last axis; None for others."""
+    count = len(axes)
+    if x.is_cpu or not x.numel() or axes != list(range(count)) or count == x.dim() or x.data_ptr() % 16:
+        return None
+    sizes = [(int(x.shape[each]), int(x.stride(each))) for each in axes if x.shape[each] != 1]
+    dense = x[(0,) * count].is_contiguous()
+    if not dense or len(sizes) > 2 or math.prod(size for size, _ in sizes) > LONG:
+        return None
+    (a, outer), (b, inner) = [(1, 0)] * (2 - len(sizes)) + sizes
+    columns = math.prod(x.shape[count:])
+    return x.as_strided((a, b, columns), (outer, inner, 1))
 
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -163,6 +185,21 @@ def _cumsum(x: Any, dim: int, *, dtype: Any = None, out: Any = None) -> Any:
 
 def _cumsum_in_place(x: Any, dim: int, *, dtype: Any = None) -> Any:
     return x.copy_(_cumsum(x, dim, dtype=dtype or x.dtype))
+
+
+def _of_loss(name: str) -> _Function:
+    """Return a loss of each number, which is PyTorch's, and its sum or mean over all."""
+
+    def loss(x: Any, target: Any, reduction: int = 1, *options: Any, out: Any = None) -> Any:
+        import torch
+
+        if not reduction:
+            raise AddsNothing
+        check_floats(x, target)
+        return result_into(reduced(getattr(torch.ops.aten, name)(x, target, 0, *options), None, False, None,
+                                   mean=reduction == 1), out)  # fmt: skip
+
+    return loss
 
 
 def _of_softmax(log: bool) -> _Function:
@@ -305,28 +342,38 @@ def _scatter_add(x: Any, dim: int, index: Any, source: Any, *, out: Any = None) 
 
 
 def _index_put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
-    """Add values at indices of the first axes, in ascending order of their place."""
+    """Add values at indices, in ascending order of their place; masks are read, which waits for the device."""
     import torch
 
     if not accumulate:
         raise AddsNothing
     check_floats(x, values)
-    given = list(indices)
-    while given and given[-1] is None:
-        given.pop()
-    if not given or any(each is None or each.dtype not in (torch.int64, torch.int32) for each in given):
-        raise NotServed("indices of axes behind others, or masks; integer indices of the first axes are served")
-    named = torch.broadcast_tensors(*(each.long() for each in given))
-    sizes = [int(each) for each in x.shape[: len(named)]]
-    place = torch.zeros_like(named[0])
-    for each, size in zip(named, sizes, strict=True):
+    named: list[tuple[int, Any]] = []
+    axis = 0
+    for each in indices:
+        parts = () if each is None else each.nonzero(as_tuple=True) if each.dtype == torch.bool else (each.long(),)
+        named += [(axis + place, part) for place, part in enumerate(parts)]
+        axis += len(parts) or 1
+    if not named or any(
+        each is not None and each.dtype not in (torch.int64, torch.int32, torch.bool) for each in indices
+    ):
+        raise NotServed("indices that are no integers and no masks; these are served")
+    axes, places = [axis for axis, _ in named], torch.broadcast_tensors(*(each for _, each in named))
+    sizes, kept = [int(x.shape[each]) for each in axes], [each for each in range(x.dim()) if each not in axes]
+    place = torch.zeros_like(places[0])
+    for each, size in zip(places, sizes, strict=True):
         place = place * size + torch.where(each < 0, each + size, each)
-    rest = [int(each) for each in x.shape[len(named) :]]
-    length = math.prod(rest)
-    source = values.expand(*place.shape, *rest).reshape(-1, length)
-    dense = x.contiguous()
-    add_entries(dense.view(-1, length), place.reshape(-1), source, 1.0)
-    return x if dense.data_ptr() == x.data_ptr() else x.copy_(dense)
+    # The axes of indices that lie beside each other are those of the values in their place, and else the first ones.
+    front = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    rest = [int(x.shape[each]) for each in kept]
+    source = values.expand(*rest[:front], *place.shape, *rest[front:])
+    source = source.movedim([front + each for each in range(place.dim())], list(range(place.dim())))
+    moved, length = x.permute(*axes, *kept), math.prod(rest)
+    dense = moved.contiguous()
+    add_entries(dense.view(-1, length), place.reshape(-1), source.reshape(-1, length), 1.0)
+    if dense.data_ptr() != x.data_ptr():
+        moved.copy_(dense)
+    return x
 
 
 def _topk(
@@ -349,33 +396,48 @@ ROW_OPERATORS: dict[str, _Function] = {
     "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_gradient, "index_add": _index_add,
     "index_add_": _index_add_in_place, "scatter_add": _scatter_add, "scatter_add_": _scatter_add_in_place,
     "_index_put_impl_": _index_put_in_place, "topk": _topk, "cumsum": _cumsum, "cumsum_": _cumsum_in_place,
+    **{name: _of_loss(name) for name in ("mse_loss", "smooth_l1_loss", "huber_loss")},
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 
 
-NORMALISATIONS = {"native_layer_norm": 2, "_fused_rms_norm": 1}
-"""Operators that normalise rows, with the numbers of their weights and biases, which follow the shape of a row."""
+NORMALISATIONS = (
+    "native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward",
+)  # fmt: skip
+"""Operators that normalise rows, with several results, and their gradients."""
 
 
-def operands_of_normalisation(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the tensors of a call of NORMALISATIONS, and what else decides it."""
-    x, shape, *rest = arguments
-    count = NORMALISATIONS[name]
-    tensors = rest[:count]
-    operands = (x, *(each for each in tensors if each is not None))
-    return operands, (tuple(shape), *rest[count:], *(each is None for each in tensors))
+def operands_and_rest(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the tensors of a call, and what else decides it, with a mark in the place of each tensor."""
+    import torch
+
+    operands = tuple(each for each in arguments if isinstance(each, torch.Tensor))
+    rest = tuple(
+        ... if isinstance(each, torch.Tensor) else tuple(each) if isinstance(each, list) else each
+        for each in arguments
+    )  # fmt: skip
+    return operands, rest
 
 
 def launch_of_normalisation(
     name: str, arguments: tuple[Any, ...], results: Sequence[Any]
 ) -> Callable[..., None] | None:  # fmt: skip
-    """Return the launch of a call of NORMALISATIONS that ran; see `launch_of_normalised_rows`."""
-    x, shape, weight, *rest = arguments
-    bias = rest[0] if NORMALISATIONS[name] == 2 else None
-    epsilon = rest[-1]
-    if epsilon is None:
-        epsilon = default_epsilon()
-    return launch_of_normalised_rows(x, weight, bias, results, _row_length(shape), epsilon)
+    """Return the launch of a call of NORMALISATIONS that ran, by the addresses of its tensors and of its results."""
+    if name == "native_layer_norm_backward":
+        upstream, x, shape, mean, scale, weight, bias, _ = arguments
+        return launch_of_normalisation_gradient(
+            upstream, x, mean, scale, weight, bias, results, _row_length(shape)
+        )  # fmt: skip
+    if name == "_fused_rms_norm_backward":
+        upstream, x, shape, scale, weight, _ = arguments
+        return launch_of_normalisation_gradient(
+            upstream, x, None, scale, weight, None, (*results, None), _row_length(shape)
+        )  # fmt: skip
+    x, shape, weight, *more = arguments
+    bias, epsilon = more if name == "native_layer_norm" else (None, *more)
+    return launch_of_normalised_rows(
+        x, weight, bias, results, _row_length(shape), default_epsilon() if epsilon is None else epsilon
+    )  # fmt: skip
 
 
 _SOFTMAX_GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")
@@ -394,7 +456,10 @@ def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[
         if axes == [x.dim() - 1]:
             return launch_of_sum(x, out, name == "mean")
         columns = _columns(x, axes)
-        return None if columns is None else launch_of_columns(columns, out, name == "mean")
+        if columns is not None:
+            return launch_of_columns(columns, out, name == "mean")
+        places = _places(x, axes)
+        return None if places is None else launch_of_columns(places, out, name == "mean", apart=True)
     if name in ("_softmax", "_log_softmax") and x.dim() and arguments[1] % x.dim() == x.dim() - 1:
         return launch_of_softmax(x, out, name == "_log_softmax")
     if name in _SOFTMAX_GRADIENTS and x.dim() and arguments[2] % x.dim() == x.dim() - 1:

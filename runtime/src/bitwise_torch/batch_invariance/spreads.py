@@ -1,7 +1,8 @@
-"""PyTorch's norms, variances and normalisations of groups, composed of sums of rows and of element-wise operators.
+"""PyTorch's norms, variances, and normalisations of groups and by known statistics.
 
-Each is computed in fp32 and rounded once: a norm is the root of a sum of squares, a variance the sum of the squared
-differences from the mean, divided by a count.  The order of a sum is that of `row_functions`.
+They are composed of sums of rows and of element-wise operators.  Each is computed in fp32 and rounded once: a norm is
+the root of a sum of squares, a variance the sum of the squared differences from the mean, divided by a count.  The
+order of a sum is that of `row_functions`.
 """
 
 from __future__ import annotations
@@ -113,8 +114,101 @@ def _group_norm_gradient(
     return of_input, of_weight, of_bias
 
 
+def _of_channels(x: Any, values: Any) -> Any:
+    """Return a number for each channel in fp32, which broadcasts to x[n, c, ...]."""
+    return values.float().reshape(-1, *([1] * (x.dim() - 2)))
+
+
+def _inverse_root(variance: Any, epsilon: float) -> Any:
+    """Return 1 / sqrt(variance + epsilon) in fp32."""
+    import torch
+
+    root = (variance.float() + epsilon).sqrt()
+    return torch.ones_like(root) / root
+
+
+def _batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, epsilon: float
+) -> Any:
+    """Return (x - mean) scale weight + bias by the statistics of channels that a module has learned.
+
+    The statistics of the batch, which are two more results in training, are empty.
+    """
+    check_floats(x, weight, bias, mean, variance)
+    _check_known(training or mean is None or variance is None)
+    found = (x.float() - _of_channels(x, mean)) * _of_channels(x, _inverse_root(variance, epsilon))
+    found = found if weight is None else found * _of_channels(x, weight)
+    found = found if bias is None else found + _of_channels(x, bias)
+    return found.to(x.dtype), x.new_empty(0), x.new_empty(0)
+
+
+def _check_known(of_batch: bool) -> None:
+    """Raise NotServed for statistics of a batch."""
+    if of_batch:
+        raise NotServed(
+            "the statistics of a batch depend on it by nature; those that a module has learned are served, after "
+            "module.eval()"
+        )
+
+
+def _batch_norm_of_cudnn(*arguments: Any) -> Any:
+    found = _batch_norm(*arguments)
+    return *found, arguments[0].new_empty(0)
+
+
+def _batch_norm_gradient(
+    upstream: Any, x: Any, weight: Any, mean: Any, variance: Any, batch_mean: Any, batch_scale: Any, training: bool,
+    epsilon: float, mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    """Return the gradients of the input, the weight and the bias; those of the latter sum over a batch."""
+    import torch
+
+    check_floats(upstream, x, weight, mean, variance)
+    _check_known(training or mean is None or variance is None)
+    slope, scale = upstream.float(), _of_channels(x, _inverse_root(variance, epsilon))
+    axes = [0, *range(2, x.dim())]
+    kind = torch.float32 if weight is None else weight.dtype
+    of_input = of_weight = of_bias = None
+    if mask[0]:
+        factor = scale if weight is None else scale * _of_channels(x, weight)
+        of_input = (slope * factor).to(x.dtype)
+    if mask[1]:
+        of_weight = reduced(slope * ((x.float() - _of_channels(x, mean)) * scale), axes, False, kind, mean=False)
+    if mask[2]:
+        of_bias = reduced(slope, axes, False, kind, mean=False)
+    return of_input, of_weight, of_bias
+
+
+def _rows_of(v: Any, dim: int) -> Any:
+    """Return a weight with one row of numbers in fp32 for each place of its first or last axis."""
+    return v.float().movedim(dim, 0).reshape(v.shape[dim], -1)
+
+
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    """Return v g / |v|, where each row of a weight has a norm, and the norms in fp32."""
+    import torch
+
+    check_floats(v, g)
+    rows = _rows_of(v, dim)
+    norms = reduced(rows * rows, 1, False, torch.float32, mean=False).sqrt().reshape(g.shape)
+    return (v.float() * (g.float() / norms)).to(v.dtype), norms
+
+
+def _weight_norm_gradient(slope: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+    """Return the gradients of v and g of `_weight_norm`."""
+    import torch
+
+    check_floats(slope, v, g, norms)
+    sums = reduced(_rows_of(slope, dim) * _rows_of(v, dim), 1, False, torch.float32, mean=False).reshape(norms.shape)
+    of_v = (slope.float() - v.float() * (sums / (norms * norms))) * (g.float() / norms)
+    return of_v.to(v.dtype), (sums / norms).to(g.dtype)
+
+
 SPREADS: dict[str, Callable[..., Any]] = {
     "linalg_vector_norm": _vector_norm, "_foreach_norm": _norms, "var": _var, "std": _std, "var_mean": _var_mean,
     "std_mean": _std_mean, "native_group_norm": _group_norm, "native_group_norm_backward": _group_norm_gradient,
+    "native_batch_norm": _batch_norm, "cudnn_batch_norm": _batch_norm_of_cudnn,
+    "native_batch_norm_backward": _batch_norm_gradient, "_weight_norm_interface": _weight_norm,
+    "_weight_norm_interface_backward": _weight_norm_gradient,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""

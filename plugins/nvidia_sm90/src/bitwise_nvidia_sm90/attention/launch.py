@@ -279,7 +279,7 @@ def _specialised_call(
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
             "LOGARITHMS": logarithms is not None,
             "SIDES": 1 if depth == 192 or remote else 2,  # the queries of two tiles would not fit the memory
-            "REMOTE": remote,
+            "REMOTE": remote, "SHARE": operands.query_share, "STEP": operands.query_step,
         },
         schedule.warps,
         schedule.stages,
@@ -549,7 +549,8 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
         can_take_turns(desc, operands), int(operands.value.shape[-1]),
     )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
-    if many and can_specialise(desc, operands):
+    apart = (operands.query_share, operands.query_step) != (1, 1)
+    if (many or apart) and can_specialise(desc, operands):
         return specialised_schedule((desc.scores.k, int(operands.value.shape[-1])))
     return found
 
@@ -568,6 +569,11 @@ def calls_of(
     DescriptorError.
     """
     check_operands(desc, operands)
+    if not schedule.specialised and (operands.query_share, operands.query_step) != (1, 1):
+        raise DescriptorError(
+            "these operands have no kernel for queries that share a position or are several keys apart: give "
+            "query_share=1 and query_step=1"
+        )
     if schedule.specialised:
         return [_specialised_call(desc, operands, schedule, processors, workspace)]
     if schedule.programs:
@@ -670,7 +676,10 @@ def attend(
         query, operands.key, operands.value, operands.query_starts, operands.key_starts, operands.key_lengths,
         operands.page_table, operands.sinks, operands.visible, operands.first_keys, operands.logarithms, operands.out,
     )  # fmt: skip
-    numbers = schedule, operands.longest_queries, operands.longest_keys, operands.first_position
+    numbers = (
+        schedule, operands.longest_queries, operands.longest_keys, operands.first_position, operands.query_share,
+        operands.query_step,
+    )  # fmt: skip
 
     def calls(workspace: Workspace) -> list[Call]:
         processors = _processors(query.device.index)

@@ -52,11 +52,12 @@ def sum_of_rows(x, out, rows, length, part, divisor, DIVIDE: tl.constexpr, ROWS:
 
 
 @triton.jit(do_not_specialize=["divisor"])
-def sum_of_columns(x, out, rows, columns, divisor, DIVIDE: tl.constexpr, GROUPS: tl.constexpr, STEPS: tl.constexpr,
-                   COLUMNS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+def sum_of_columns(x, out, rows, columns, divisor, inner, outer_step, inner_step, DIVIDE: tl.constexpr,
+                   GROUPS: tl.constexpr, STEPS: tl.constexpr, COLUMNS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """out[o, b, c] = the sum of x[o, :, c] in the lanes b GROUPS 8 to (b + 1) GROUPS 8, divided with DIVIDE.
 
-    x has `rows` rows of `columns` numbers for each o.  The numbers of a column are the row of the order: number i
+    x has `rows` rows of `columns` numbers for each o.  They are dense, or with `inner` row i of the only o lies at
+    i // inner outer_step + i % inner inner_step.  The numbers of a column are the row of the order: number i
     belongs to lane i modulo LANES.  The programs are parts of COLUMNS columns, parts of the lanes b, and o.  GROUPS is
     2 to the power of STEPS; a thread adds 8 neighbours.
     """
@@ -67,14 +68,14 @@ def sum_of_columns(x, out, rows, columns, divisor, DIVIDE: tl.constexpr, GROUPS:
     a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
     for start in range(0, rows, LANES):
         row = first + start
-        a += _numbers(place, row, rows, columns, column)
-        b += _numbers(place, row + 1, rows, columns, column)
-        c += _numbers(place, row + 2, rows, columns, column)
-        d += _numbers(place, row + 3, rows, columns, column)
-        e += _numbers(place, row + 4, rows, columns, column)
-        f += _numbers(place, row + 5, rows, columns, column)
-        g += _numbers(place, row + 6, rows, columns, column)
-        h += _numbers(place, row + 7, rows, columns, column)
+        a += _numbers(place, row, rows, columns, column, inner, outer_step, inner_step)
+        b += _numbers(place, row + 1, rows, columns, column, inner, outer_step, inner_step)
+        c += _numbers(place, row + 2, rows, columns, column, inner, outer_step, inner_step)
+        d += _numbers(place, row + 3, rows, columns, column, inner, outer_step, inner_step)
+        e += _numbers(place, row + 4, rows, columns, column, inner, outer_step, inner_step)
+        f += _numbers(place, row + 5, rows, columns, column, inner, outer_step, inner_step)
+        g += _numbers(place, row + 6, rows, columns, column, inner, outer_step, inner_step)
+        h += _numbers(place, row + 7, rows, columns, column, inner, outer_step, inner_step)
     total = _of_neighbours(a, b, c, d, e, f, g, h, GROUPS, STEPS, COLUMNS)
     if DIVIDE:
         total = tl.math.div_rn(total, tl.zeros((1, COLUMNS), tl.float32) + divisor)
@@ -122,18 +123,22 @@ def _of_neighbours(
 @triton.jit
 def _products(gradient, x, mean, scale, row, rows, columns, column):
     """Return the products of `sum_of_column_products` of some columns in some rows, 0 behind the last row."""
-    value = _numbers(x + column, row, rows, columns, column)
+    value = _numbers(x + column, row, rows, columns, column, None, None, None)
     if mean is not None:
         value -= tl.load(mean + row, mask=row < rows, other=0.0)
     value *= tl.load(scale + row, mask=row < rows, other=0.0)
-    return _numbers(gradient + column, row, rows, columns, column) * value
+    return _numbers(gradient + column, row, rows, columns, column, None, None, None) * value
 
 
 @triton.jit
-def _numbers(place, row, rows, columns, column):
-    """Return the numbers of some columns in some rows in fp32, 0 behind the last row."""
+def _numbers(place, row, rows, columns, column, inner, outer_step, inner_step):
+    """Return the numbers of some columns in some rows in fp32, 0 behind the last row; see `sum_of_columns`."""
     inside = (row < rows) & (column < columns)
-    return tl.load(place + row.to(tl.int64) * columns, mask=inside, other=0.0).to(tl.float32)
+    if inner is None:
+        at = row.to(tl.int64) * columns
+    else:
+        at = (row // inner).to(tl.int64) * outer_step + (row % inner).to(tl.int64) * inner_step
+    return tl.load(place + at, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -289,6 +294,27 @@ def first_of_rows(x, out, rows, length, ROWS: tl.constexpr, LANES: tl.constexpr,
         true = tl.load(x + place + column, mask=exists & (column < length), other=0) != 0
         first = tl.minimum(first, tl.min(tl.where(true, column, length), axis=1)[:, None])
     tl.store(out + row, first, mask=exists)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def extents_of_rows(x, out, rows, length, ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr,
+                    HELD: tl.constexpr):  # fmt: skip
+    """out[0, i], out[1, i], out[2, i] = the place of the first true element of row i, the place behind the last one,
+    and their number; `length`, 0 and 0 where there is none.
+    """
+    place, exists, row = _place(rows, length, ROWS)
+    first = tl.zeros((ROWS, 1), tl.int32) + length
+    behind = tl.zeros((ROWS, 1), tl.int32)
+    number = tl.zeros((ROWS, 1), tl.int32)
+    for start in range(0, LANES if HELD else length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        true = tl.load(x + place + column, mask=exists & (column < length), other=0) != 0
+        first = tl.minimum(first, tl.min(tl.where(true, column, length), axis=1)[:, None])
+        behind = tl.maximum(behind, tl.max(tl.where(true, column + 1, 0), axis=1)[:, None])
+        number += tl.sum(true.to(tl.int32), axis=1)[:, None]
+    tl.store(out + row, first, mask=exists)
+    tl.store(out + rows + row, behind, mask=exists)
+    tl.store(out + 2 * rows + row, number, mask=exists)
 
 
 @triton.jit(do_not_specialize=["entries", "targets", "alpha"])

@@ -76,6 +76,12 @@ def tiles_of(sequence, query_starts, sequences, M: gl.constexpr):
 
 
 @gluon.jit
+def position_of(row, first_position, SHARE: gl.constexpr, STEP: gl.constexpr):
+    """Return the position of the query of a row among the keys: SHARE rows have one, and the next ones STEP more."""
+    return row // SHARE * STEP + first_position
+
+
+@gluon.jit
 def extent(
     tile,
     queries,
@@ -86,13 +92,17 @@ def extent(
     N: gl.constexpr,
     CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr,
+    SHARE: gl.constexpr,
+    STEP: gl.constexpr,
 ):
     """Return the first key of the blocks that a tile visits, and their end; there is at least one block."""
     begin, end = 0, keys
     if CAUSAL:
-        end = gl.minimum(end, gl.minimum(tile * M + M, queries) + first_position)
+        last = gl.minimum(tile * M + M, queries) - 1
+        end = gl.minimum(end, position_of(last, first_position, SHARE, STEP) + 1)
     if WINDOW:
-        begin = gl.minimum(gl.maximum(0, tile * M + first_position - window + 1), keys - 1) // N * N
+        first = position_of(tile * M, first_position, SHARE, STEP)
+        begin = gl.minimum(gl.maximum(0, first - window + 1), keys - 1) // N * N
     return begin, gl.maximum(end, begin + 1)
 
 
@@ -101,7 +111,7 @@ def copy_tiles(
     given,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr,
     PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SIDES: gl.constexpr,
+    SIDES: gl.constexpr, SHARE: gl.constexpr, STEP: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries of each tile, and the blocks of keys and values that it visits."""
     (
@@ -122,7 +132,7 @@ def copy_tiles(
         if key_starts is not None:
             k_batch, k_row = 0, gl.load(key_starts + sequence)
         first_page = sequence.to(gl.int64) * page_batch
-        begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
+        begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW, SHARE, STEP)
         side = turn % SIDES
         mbarrier.wait(q_empty.index(side), (turn // SIDES & 1) ^ 1)
         size: gl.constexpr = query_map.block_type.nbytes
@@ -311,7 +321,7 @@ def compute_tiles(
     half: gl.constexpr, given,
     M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    SIDES: gl.constexpr, REMOTE: gl.constexpr,
+    SIDES: gl.constexpr, REMOTE: gl.constexpr, SHARE: gl.constexpr, STEP: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
     (
@@ -339,12 +349,12 @@ def compute_tiles(
         own_batch, first_row = sequence.to(gl.int64), 0
         if query_starts is not None:
             own_batch, first_row = own_batch * 0, gl.load(query_starts + sequence)
-        begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
+        begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW, SHARE, STEP)
         low = tile * M + half * 64
-        positions = low + gl.arange(0, 64, ROWS) + first_position
+        positions = position_of(low + gl.arange(0, 64, ROWS), first_position, SHARE, STEP)
         plain = keys // N * N
         if CAUSAL:
-            plain = gl.minimum(plain, gl.maximum(0, low + first_position + 1) // N * N)
+            plain = gl.minimum(plain, gl.maximum(0, position_of(low, first_position, SHARE, STEP) + 1) // N * N)
         if WINDOW:
             plain = 0
         state_top = gl.full([64], NOTHING, gl.float32, gl.SliceLayout(1, OUT))
@@ -442,7 +452,7 @@ def forward_specialised(
     D1: gl.constexpr, D2: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
     N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    SIDES: gl.constexpr, REMOTE: gl.constexpr,
+    SIDES: gl.constexpr, REMOTE: gl.constexpr, SHARE: gl.constexpr, STEP: gl.constexpr,
 ):  # fmt: skip
     """Compute all tiles of M rows of sequences in turn; the arguments are those of `chunks.forward`."""
     kind: gl.constexpr = query_map.dtype
@@ -493,17 +503,17 @@ def forward_specialised(
                 compute_tiles,
                 (
                     0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, SIDES,
-                    REMOTE,
+                    REMOTE, SHARE, STEP,
                 ),
             ),
             (
                 compute_tiles,
                 (
                     1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, SIDES,
-                    REMOTE,
+                    REMOTE, SHARE, STEP,
                 ),
             ),
-            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, SIDES)),
+            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, SIDES, SHARE, STEP)),
         ],
         [4, 1],
         [240, 24],
