@@ -16,7 +16,7 @@ import numpy as np
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import Array
 
-MAXIMUM_MEMBERS = 1 << 18
+MAXIMUM_MEMBERS = 1 << 21
 """The most members of all sets together; further sets are single members of the sets that they join."""
 
 MAXIMUM_EXAMINED = 1 << 16
