@@ -68,6 +68,7 @@ from bitwise_core.execution.values.rewriting.rule_plans import (
 )
 from bitwise_core.execution.values.sets.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.sets.argminmax import choose, fold_infinity_comparison
+from bitwise_core.execution.values.sets.exact_sums import ExactSums
 from bitwise_core.execution.values.sets.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.sets.minmax import extremum
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
@@ -92,6 +93,7 @@ class TermArithmetic(StepsInOrder):
         self.recorder = context.recorder
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
+        self.exact_sums = ExactSums()
 
     @property
     def _bit_builder(self) -> predicate_bits.Builder:
@@ -280,7 +282,14 @@ class TermArithmetic(StepsInOrder):
             if wrapped is not True:
                 result = L.with_flags(result, facts if wrapped is False else L.select_flags(wrapped, 0, facts))
             return with_origin(info.name, result, values, self.context)
+        exact = self.exact_sums.sum_of(info, list(values), self.context)
+        if exact is not None and exact[0] is True:
+            return exact[1]
         result = self._hoisted(info, plan, list(values), properties)
+        if exact is not None:
+            result = L.blend(exact[0], exact[1], result)
+        if info.verb == "convert":
+            self.exact_sums.note_conversion(result, info, values[0].maximum)
         if plan.drops_zero:
             for zero, other in ((values[0], values[1]), (values[1], values[0])):
                 lanes = L.equals_constant(zero, 0)
@@ -548,7 +557,9 @@ class TermArithmetic(StepsInOrder):
             self.first_extrema.note_select(*values, result)
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
-            return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
+            chosen = predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
+            self.exact_sums.note_select(as_symbolic_vector(chosen), if_true, if_false)
+            return chosen
         return choice_trees.with_choices(result, predicate, if_true, if_false)
 
     def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
