@@ -338,8 +338,13 @@ def test_pairs_of_registers() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["LEA.HI.X R6, {low}, R7, {high}, 0x1, P1", "LEA.HI R6, {low}, R7, {high}, 0x1", "SHF.R.U32.HI R6, {low}, 0x3, {high}"]
-)  # fmt: skip
+    "line",
+    [
+        "LEA.HI.X R6, {low}, R7, {high}, 0x1, P1",
+        "LEA.HI R6, {low}, R7, {high}, 0x1",
+        "SHF.R.U32.HI R6, {low}, 0x3, {high}",
+    ],
+)
 def test_halves_of_a_long_operand_are_single_registers(line: str) -> None:
     store = ("STG.E desc[UR4.64][R2.64], R6", "EXIT")
     one = (line.format(low="R4", high="R5"), *store)
