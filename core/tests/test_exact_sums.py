@@ -86,6 +86,24 @@ def test_other_numbers_are_rounded_in_their_order(arm: int) -> None:
     assert form(first) != form(second)
 
 
+@pytest.mark.parametrize("name", ["add.rn.sat.fp32", "add.rn.ftz.sat.fp32", "sub.rn.fp32", "mul.rn.fp32"])
+def test_other_operations_are_no_such_sums(name: str) -> None:
+    domain = TermDomain()
+    found = domain.floating(operation(name), [member(domain, 0), member(domain, 1)])
+    assert form(found) != form(domain.floating(ADD, [member(domain, 0), member(domain, 1)]))
+    assert as_symbolic_vector(found).flags & L.KIND == L.TERM
+
+
+@pytest.mark.parametrize("name", sorted(exact_sums._ADDITIONS))
+def test_these_additions_return_every_integer_sum(name: str) -> None:
+    rng = np.random.default_rng(7)
+    numbers = np.concatenate([rng.integers(0, 1 << 23, 1000), [0, 1, (1 << 23) - 1, 1 << 23]]).astype(np.float32)
+    others = rng.permutation(numbers)
+    found = operation(name).evaluate(numbers.view(np.uint32), others.view(np.uint32))
+    assert np.array_equal(found.view(np.float32).astype(np.int64), numbers.astype(np.int64) + others.astype(np.int64))
+    assert not (found >> np.uint32(31)).any()
+
+
 def test_a_loaded_number_keeps_its_place_in_the_order() -> None:
     domain = TermDomain()
     loaded, one, other = number(domain, 9), member(domain, 0), member(domain, 1)

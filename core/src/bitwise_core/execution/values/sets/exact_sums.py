@@ -21,6 +21,9 @@ from bitwise_core.numerics import IntegerFormat, Operation
 SUM = "count.fp32"
 """The name of the sums among the associative operations."""
 
+_ADDITIONS = frozenset({"add.rn.fp32", "add.rn.ftz.fp32", "add.rz.fp32", "add.rz.ftz.fp32"})
+"""Additions that return every integer sum as it is: one that saturates does not."""
+
 _ONE = 0x3F800000
 _MOST_MEMBERS = 1 << 24
 _MOST_KNOWN = 1 << 19
@@ -50,7 +53,7 @@ class ExactSums:
         self, info: Operation, values: list[SymbolicVector], context: TermContext
     ) -> tuple[bool | Array, SymbolicVector] | None:
         """Return the sum of two values, and the lanes in which it is exact; None where it is in none."""
-        if self._members.is_empty or info.verb != "add" or info.result.name != "fp32":
+        if info.name not in _ADDITIONS or self._members.is_empty:
             return None
         if any(L.flags_of_some_lane(each) & _FACTS != _FACTS for each in values):
             return None
