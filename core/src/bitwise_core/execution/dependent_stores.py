@@ -185,8 +185,8 @@ def _with_other_loads(run: Callable[[Chosen], GlobalMemory], elements: _Elements
 
     `among` are the elements whose loads a run may make undetermined (None: all); only for these the result holds.
 
-    A store depends on no load of another element if it is undetermined in no run without the load of its own one: for any
-    two elements, the loads of the first are undetermined in some run, and those of the second are not.
+    A store depends on no load of another element if it is undetermined in no run without the loads of its own one: for
+    any two elements, the loads of the first are undetermined in some run, and those of the second are not.
     """
     found: Array = np.zeros(elements.address.size, dtype=bool)
     address = elements.address if among is None else elements.address[among]
