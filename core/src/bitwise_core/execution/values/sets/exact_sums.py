@@ -57,10 +57,10 @@ class ExactSums:
             return None
         if any(L.flags_of_some_lane(each) & _FACTS != _FACTS for each in values):
             return None
-        counts = [self._members.find(full_hash(each)) for each in values]
-        if counts[0] is None or counts[1] is None:
+        left_count, right_count = (self._members.find(full_hash(each)) for each in values)
+        if left_count is None or right_count is None:
             return None
-        (one, (first,)), (other, (second,)) = counts
+        (one, (first,)), (other, (second,)) = left_count, right_count
         exact: Array = one & other & (first + second <= _MOST_MEMBERS)
         for each in values:
             exact = exact & ~np.asarray(L.constant_mask(each))
