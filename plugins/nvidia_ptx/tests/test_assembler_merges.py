@@ -649,7 +649,7 @@ def test_a_maximum_of_two_choices_that_share_a_number_is_open_in_the_bits_of_its
     )
     second = "max.f32 %f9, %f3, %f4;"
 
-    def stored(body: str, end: str, dtype: str) -> object:
+    def stored(body: str, end: str, dtype: str) -> dict[int, tuple[int, int, int]]:
         return hashes(LOAD + body + end, dtype=dtype)
 
     number = store("%f9", 32)
@@ -657,6 +657,13 @@ def test_a_maximum_of_two_choices_that_share_a_number_is_open_in_the_bits_of_its
     bits = "mov.b32 %r4, %f9; shr.u32 %r9, %r4, 1;" + store("%r9", 32)
     assert stored(first + second, bits, "u32") != stored(first + WORD + second, bits, "u32")
     assert stored(first + second, bits, "u32") == stored(first + second, bits, "u32")
+    # Two such maxima need not have the same NaN.
+    other = f"{WORD} max.f32 %f8, %f3, %f4; mov.b32 %r4, %f9; mov.b32 %r7, %f8;"
+    nothing = stored("", "mov.b32 %r9, 0;" + store("%r9", 32), "u32")
+    not_equal = "setp.ne.s32 %p3, %r4, %r7; selp.b32 %r9, 1, 0, %p3;"
+    for compared in ("xor.b32 %r9, %r4, %r7;", "sub.s32 %r9, %r4, %r7;", not_equal):
+        found = stored(first + second, other + compared + store("%r9", 32), "u32")
+        assert all(found[place] != nothing[place] for place in found if place % 4 == 0)
 
 
 def test_the_only_definition_of_a_register_reaches_what_may_be_executed_after_it() -> None:

@@ -209,8 +209,10 @@ class TermArithmetic(StepsInOrder):
                 lanes = both(matched, rest)
                 if lanes is False:
                     continue
-                built = self._build(rule.instance.right, bindings, info, rule.instance.left)
                 compared = [as_symbolic_vector(bindings[each]) for each in rule.cancelled]
+                if compared and info is not None and not info.is_float and _may_have_other_nans(compared):
+                    continue
+                built = self._build(rule.instance.right, bindings, info, rule.instance.left)
                 if compared and L.any_flag(sticky := L.sticky_flags(*compared)):
                     built = L.with_flags(as_symbolic_vector(built), sticky)
                 if info is None and rule.instance.rule.keeps == "number":
@@ -606,6 +608,11 @@ class TermArithmetic(StepsInOrder):
         found = as_symbolic_vector(self._rewritten(rules, (value, _ZERO), info, lambda: value))
         if found is not value:
             self.zero_signs.note(value, L.without_flags(found, L.PLUS_ZERO))
+
+
+def _may_have_other_nans(values: Sequence[SymbolicVector]) -> bool:
+    """Return whether some values that were found equal may differ in bits of a NaN that an assembler decides."""
+    return any(bool(np.any(np.asarray(nan_bits(value)) & np.uint32(L.UNSPECIFIED_NAN))) for value in values)
 
 
 def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: bool) -> hashing.Words:

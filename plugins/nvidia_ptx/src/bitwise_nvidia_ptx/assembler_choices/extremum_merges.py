@@ -33,7 +33,7 @@ def extremum_merges(instruction: Instruction, sources: Sources) -> Iterator[Merg
             yield Merge("an extremum of a number with itself, which flushes it, with another one")
     if id(instruction) in extrema_of_one_number(sources):
         what = "an extremum of a number with itself, which keeps the bits of its NaN"
-        yield Merge(what, opens=True) if kind == "f32" else Merge(what, form=form)
+        yield Merge(what, form=form, moves=kind == "f32")
 
 
 def _of_other_nans(opcode: str, operands: Sequence[Operand], sources: Sources) -> Iterator[Merge]:
