@@ -244,3 +244,19 @@ def test_sums_that_are_equal_modulo_the_prime_are_one_payload() -> None:
     sums = np.array([[5, 5], [PRIME, 2 * PRIME], [2**62, 2**62 % PRIME]], dtype=np.uint64)
     found = _payload(sums)
     assert found[:, 0].tolist() == found[:, 1].tolist() == [5, 2**62 % PRIME]
+
+
+def test_vectors_of_zeros_are_known_beside_vectors_without() -> None:
+    rng = np.random.default_rng(6)
+    without, others = vectors(rng, rows=True), vectors(rng, rows=True)
+    zeros = rng.integers(0, 2, (1, ROWS, 1)).astype(bool)
+    marked = replace(others, zero=zeros)
+    for parts, expected in (
+        ((without, marked), (np.zeros_like(zeros), zeros)),
+        ((marked, without), (zeros, np.zeros_like(zeros))),
+        ((marked, marked), (zeros, zeros)),
+    ):
+        together = parts[0].concatenated(parts[1:])
+        assert together.zero is not None
+        assert np.array_equal(together.zero[0], np.concatenate(expected, axis=1).ravel())
+    assert without.concatenated([others]).zero is None

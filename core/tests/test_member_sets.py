@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from bitwise_core.execution.values.sets.member_sets import MemberSets
+from bitwise_core.execution.values.sets.member_sets import MemberSets, RepeatedMembers
 
 PRIMES = ((1 << 32) - 5, (1 << 64) - 59)
 
@@ -37,3 +37,19 @@ def test_the_payload_of_a_union_is_the_sum_of_its_members(upper_half: bool) -> N
         shared += bool(one & other)
         sets.append((wanted, one | other))
     assert 50 < shared < 300
+
+
+def test_a_value_that_every_thread_combines_again_is_found() -> None:
+    rng = np.random.default_rng(2)
+    values = [rng.integers(1, 2**64, (2, 2, 8), dtype=np.uint64) for _ in range(6)]
+    repeated = RepeatedMembers()
+    for each in values:
+        repeated.examine(each, True)
+    assert not repeated.found
+    repeated.examine(values[-2], True)
+    assert repeated.found
+    apart = RepeatedMembers()
+    half = np.arange(8) < 4
+    apart.examine(values[0], half[None])
+    apart.examine(values[0], ~half[None])
+    assert not apart.found

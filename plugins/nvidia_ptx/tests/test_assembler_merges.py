@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bitwise_core.assembly.module import Register
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.concrete import checked_outputs, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.program import successors
 from bitwise_core.execution.simulation import simulate
+from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 from ptx_programs import ARCH, hashes, run, store, text
 from sass_listings import listing, mnemonics
 
@@ -213,6 +216,11 @@ MERGED = {
     "maximum of fp16 of a number with itself": (
         "mov.b16 %h3, %h1;", HALF, "max.f16 %h9, %h3, %h1; mov.b32 %r9, {%h9, %h9};"),
     "maximum of a number with itself": ("mov.b32 %f3, %r1;", WORD, "max.f32 %f9, %f3, %f1; mov.b32 %r4, %f9; shr.u32 %r9, %r4, 1;"),
+    "quotient of a loaded short number": ("mul.hi.s16 %h3, %h1, 26215;", HALF, "shr.s16 %h9, %h3, 4; mov.b32 %r9, {%h9, %h9};"),
+    "quotient of a negative short number": (
+        "cvt.u16.u32 %h4, %r0; not.b16 %h4, %h4; mul.hi.s16 %h3, %h4, 26215;", HALF, "shr.s16 %h9, %h3, 4; mov.b32 %r9, {%h9, %h9};"),
+    "quotient of a short number without a sign": (
+        "cvt.u16.u32 %h4, %r0; mul.hi.u16 %h3, %h4, 26215;", HALF, "shr.s16 %h9, %h3, 4; mov.b32 %r9, {%h9, %h9};"),
     "extremum with the sign of a NaN that was converted": (
         "cvt.ftz.f32.f32 %f3, %f1;", WORD, "max.ftz.xorsign.abs.f32 %f9, %f3, 0f7F800000; mov.b32 %r9, %f9;"),
 }  # fmt: skip
@@ -503,6 +511,8 @@ UNMERGED = {
     "extremum with the signs of loaded numbers": (
         "mov.b32 %f3, %r1;", WORD, "max.xorsign.abs.f32 %f9, %f3, %f2; mov.b32 %r9, %f9;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
+    "quotient of a short number that is not negative": (
+        "cvt.u16.u32 %h4, %r0; mul.hi.s16 %h3, %h4, 26215;", HALF, "shr.s16 %h9, %h3, 4; mov.b32 %r9, {%h9, %h9};"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
     "clamp of integers of two types": ("max.s32 %r3, %r1, 0;", PAIR, "min.u32 %r9, %r3, 100;"),
     "minimum and maximum with 0 of one type": ("min.s32 %r3, %r1, 0;", PAIR, "max.s32 %r9, %r3, 0;"),
@@ -630,6 +640,53 @@ def test_an_execution_on_bit_patterns_says_where_hardware_may_return_other_bits(
 
     assert "ptxas may merge an operation on 16 bits" in notes(0x8000)
     assert "ptxas may merge" not in notes(2)
+
+
+def test_a_maximum_of_two_choices_that_share_a_number_is_open_in_the_bits_of_its_nan_only() -> None:
+    first = (
+        "setp.lt.u32 %p1, %r0, 7; setp.lt.u32 %p2, %r0, 9; mov.b32 %f5, %r5;"
+        "selp.f32 %f3, %f1, %f5, %p1; selp.f32 %f4, %f2, %f5, %p2;"
+    )
+    second = "max.f32 %f9, %f3, %f4;"
+
+    def stored(body: str, end: str, dtype: str) -> dict[int, tuple[int, int, int]]:
+        return hashes(LOAD + body + end, dtype=dtype)
+
+    number = store("%f9", 32)
+    assert stored(first + second, number, "fp32") == stored(first + WORD + second, number, "fp32")
+    bits = "mov.b32 %r4, %f9; shr.u32 %r9, %r4, 1;" + store("%r9", 32)
+    assert stored(first + second, bits, "u32") != stored(first + WORD + second, bits, "u32")
+    assert stored(first + second, bits, "u32") == stored(first + second, bits, "u32")
+    # Two such maxima need not have the same NaN.
+    other = f"{WORD} max.f32 %f8, %f3, %f4; mov.b32 %r4, %f9; mov.b32 %r7, %f8;"
+    nothing = stored("", "mov.b32 %r9, 0;" + store("%r9", 32), "u32")
+    not_equal = "setp.ne.s32 %p3, %r4, %r7; selp.b32 %r9, 1, 0, %p3;"
+    for compared in ("xor.b32 %r9, %r4, %r7;", "sub.s32 %r9, %r4, %r7;", not_equal):
+        found = stored(first + second, other + compared + store("%r9", 32), "u32")
+        assert all(found[place] != nothing[place] for place in found if place % 4 == 0)
+
+
+def test_the_only_definition_of_a_register_reaches_what_may_be_executed_after_it() -> None:
+    body = (
+        "bra M; L: mov.u32 %r3, 1; add.u32 %r4, %r3, 1; M: setp.lt.u32 %p1, %r0, %r3; @%p1 bra L;"
+        "mov.u32 %r5, 2; @%p1 mov.u32 %r6, 3; add.u32 %r7, %r5, %r6; @%p1 bra N; mov.u32 %r8, 4; bra O;"
+        "N: add.u32 %r9, %r8, 0; O: add.u32 %r9, %r8, %r4;"
+    )
+    kernel = ARCH.parse(text(body), "text").kernels[0]
+    sources = Sources(kernel, ARCH.opcodes)
+    following = successors(kernel, sources.flow.infos)
+    single = {name: places[0] for name, places in sources.flow.definitions.items() if len(places) == 1}
+    assert {"%r3", "%r4", "%r6", "%r8"} <= single.keys()
+    for name, made in single.items():
+        reached, pending = set[int](), list(following[made])
+        while pending:
+            each = pending.pop()
+            if each not in reached and 0 <= each < len(kernel.instructions):
+                reached.add(each)
+                pending += following[each]
+        for index, user in enumerate(kernel.instructions):
+            found = list(sources.defined(Register(name), user))
+            assert found == ([kernel.instructions[made]] if index in reached else [])
 
 
 def test_a_register_that_was_written_again_holds_nothing_from_before() -> None:

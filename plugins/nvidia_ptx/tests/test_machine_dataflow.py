@@ -337,6 +337,22 @@ def test_pairs_of_registers() -> None:
     assert not equal(wide, ("IMAD.WIDE R6, R5, 0x4, R8", *wide[1:]))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "LEA.HI.X R6, {low}, R7, {high}, 0x1, P1",
+        "LEA.HI R6, {low}, R7, {high}, 0x1",
+        "SHF.R.U32.HI R6, {low}, 0x3, {high}",
+    ],
+)
+def test_halves_of_a_long_operand_are_single_registers(line: str) -> None:
+    store = ("STG.E desc[UR4.64][R2.64], R6", "EXIT")
+    one = (line.format(low="R4", high="R5"), *store)
+    assert equal(one, ("MOV R9, R5", line.format(low="R4", high="R9"), *store))
+    assert not equal(one, (line.format(low="R5", high="R4"), *store))
+    assert not equal(one, (line.format(low="R4", high="R4"), *store))
+
+
 LOADS = ("LDG.E R5, desc[UR4.64][R2.64]", "STG.E desc[UR4.64][R8.64], R6", "STG.E desc[UR4.64][R10.64], R5", "EXIT")
 
 

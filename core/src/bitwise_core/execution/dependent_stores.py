@@ -6,7 +6,8 @@ store.  A kernel that updates a tensor in place, and moves its values between th
 
 Which loads a stored value depends on is found by executions in which some of these loads are undetermined.  Each
 store to a contested element depends on its load if it is undetermined where all loads are, and is not where only others
-are: for each bit of the addresses, those whose address differs in this bit.  A store that depends on several loads must
+are: in some executions, so that for any two elements there is one with the loads of the first alone.  A store that
+depends on several loads must
 be undetermined where its own alone, of those of its block, is.  Of an element that several threads load, such as the
 state of a block, each load comes before the stores that are undetermined where this load alone is, of those of its
 block; or of those of the element, if its stores depend on no load of another one.
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, combinations, islice
+from math import comb
 from typing import TypeAlias
 
 import numpy as np
@@ -36,8 +39,8 @@ from bitwise_core.execution.values.symbolic_vector import Array
 MAXIMUM_WORK = 1 << 21
 """The largest number of steps of threads of a launch whose stores are followed: it is executed many times."""
 
-MAXIMUM_BITS = 24
-"""The largest number of bits in which the addresses of contested elements may differ."""
+MAXIMUM_RUNS = 22
+"""The largest number of executions that tell contested elements apart: enough for 700,000 of them."""
 
 MAXIMUM_LOADS_OF_BLOCK = 128
 """The largest number of contested loads of a block that are made undetermined one by one."""
@@ -182,24 +185,41 @@ def _with_other_loads(run: Callable[[Chosen], GlobalMemory], elements: _Elements
 
     `among` are the elements whose loads a run may make undetermined (None: all); only for these the result holds.
 
-    A store depends on no load of another address if it is undetermined in no run in which all loads are undetermined
-    whose address differs in one bit.
+    A store depends on no load of another element if it is undetermined in no run without the loads of its own one: for
+    any two elements, the loads of the first are undetermined in some run, and those of the second are not.
     """
     found: Array = np.zeros(elements.address.size, dtype=bool)
     address = elements.address if among is None else elements.address[among]
-    differing = int(np.bitwise_or.reduce(address ^ address[0]))
-    if differing.bit_count() > MAXIMUM_BITS:
+    runs = _separating_runs(address.size)
+    if runs is None:
         return ~found
-    for bit in (np.uint64(each) for each in range(differing.bit_length()) if differing >> each & 1):
-        for number in (0, 1):
+    for chosen_elements in runs:
 
-            def differs(address: Array, thread: Array, bit: np.uint64 = bit, number: int = number) -> Array:
-                found: Array = (address >> bit & np.uint64(1)) == number
-                return found
+        def is_chosen(where: Array, thread: Array, chosen_elements: Array = chosen_elements) -> Array:
+            place = np.minimum(np.searchsorted(address, where), address.size - 1)
+            found: Array = chosen_elements[place] & (address[place] == where)
+            return found
 
-            found |= _is_undetermined(run(differs), elements, some=True) & ~differs(elements.address, elements.address)
-            if found.all() or (among is not None and found[among].all()):
-                return found
+        without = ~is_chosen(elements.address, elements.address)
+        found |= _is_undetermined(run(is_chosen), elements, some=True) & without
+        if found.all() or (among is not None and found[among].all()):
+            break
+    return found
+
+
+def _separating_runs(count: int) -> Array | None:
+    """Return which of some elements are chosen in each run, so that any one is without any other one in some run.
+
+    Each element is chosen in another half of the runs: no half is a part of another one, and no fewer runs do.  None
+    where there are too many elements.
+    """
+    runs = next((each for each in range(MAXIMUM_RUNS + 1) if comb(each, each // 2) >= count), None)
+    if runs is None:
+        return None
+    halves = islice(combinations(range(runs), runs // 2), count)
+    chosen = np.fromiter(chain.from_iterable(halves), dtype=np.intp).reshape(count, -1)
+    found = np.zeros((runs, count), dtype=bool)
+    found[chosen.T, np.arange(count)] = True
     return found
 
 

@@ -68,6 +68,7 @@ from bitwise_core.execution.values.rewriting.rule_plans import (
 )
 from bitwise_core.execution.values.sets.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.sets.argminmax import choose, fold_infinity_comparison
+from bitwise_core.execution.values.sets.exact_sums import ExactSums
 from bitwise_core.execution.values.sets.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.sets.minmax import extremum
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
@@ -92,6 +93,7 @@ class TermArithmetic(StepsInOrder):
         self.recorder = context.recorder
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
+        self.exact_sums = ExactSums()
 
     @property
     def _bit_builder(self) -> predicate_bits.Builder:
@@ -207,8 +209,10 @@ class TermArithmetic(StepsInOrder):
                 lanes = both(matched, rest)
                 if lanes is False:
                     continue
-                built = self._build(rule.instance.right, bindings, info, rule.instance.left)
                 compared = [as_symbolic_vector(bindings[each]) for each in rule.cancelled]
+                if compared and info is not None and not info.is_float and _may_have_other_nans(compared):
+                    continue
+                built = self._build(rule.instance.right, bindings, info, rule.instance.left)
                 if compared and L.any_flag(sticky := L.sticky_flags(*compared)):
                     built = L.with_flags(as_symbolic_vector(built), sticky)
                 if info is None and rule.instance.rule.keeps == "number":
@@ -280,7 +284,14 @@ class TermArithmetic(StepsInOrder):
             if wrapped is not True:
                 result = L.with_flags(result, facts if wrapped is False else L.select_flags(wrapped, 0, facts))
             return with_origin(info.name, result, values, self.context)
+        exact = self.exact_sums.sum_of(info, list(values), self.context)
+        if exact is not None and exact[0] is True:
+            return exact[1]
         result = self._hoisted(info, plan, list(values), properties)
+        if exact is not None:
+            result = L.blend(exact[0], exact[1], result)
+        if info.verb == "convert":
+            self.exact_sums.note_conversion(result, info, values[0].maximum)
         if plan.drops_zero:
             for zero, other in ((values[0], values[1]), (values[1], values[0])):
                 lanes = L.equals_constant(zero, 0)
@@ -548,7 +559,9 @@ class TermArithmetic(StepsInOrder):
             self.first_extrema.note_select(*values, result)
         if isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray) and left.bits > 1:
             condition = as_symbolic_vector(predicate)
-            return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
+            chosen = predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
+            self.exact_sums.note_select(as_symbolic_vector(chosen), if_true, if_false)
+            return chosen
         return choice_trees.with_choices(result, predicate, if_true, if_false)
 
     def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
@@ -595,6 +608,11 @@ class TermArithmetic(StepsInOrder):
         found = as_symbolic_vector(self._rewritten(rules, (value, _ZERO), info, lambda: value))
         if found is not value:
             self.zero_signs.note(value, L.without_flags(found, L.PLUS_ZERO))
+
+
+def _may_have_other_nans(values: Sequence[SymbolicVector]) -> bool:
+    """Return whether some values that were found equal may differ in bits of a NaN that an assembler decides."""
+    return any(bool(np.any(np.asarray(nan_bits(value)) & np.uint32(L.UNSPECIFIED_NAN))) for value in values)
 
 
 def _term_words(info: Operation, values: Sequence[SymbolicVector], *, exact: bool) -> hashing.Words:

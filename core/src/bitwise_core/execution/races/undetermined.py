@@ -18,6 +18,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.distinct import among_sorted, joined_sorted, sorted_distinct
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 
@@ -250,7 +251,7 @@ class UndeterminedValues:
 
     def contest_loads(self, cause: Cause, line: int, address: Array, thread: Array) -> None:
         """These loads, or the parts of loads at these addresses, read what threads that are not ordered after store."""
-        keys = np.unique(_load_keys(address, thread))
+        keys = sorted_distinct(_load_keys(address, thread))
         self.grown |= _add_keys(self.loads, line, keys)
         _add_keys(self.loads_of.setdefault(cause, {}), line, keys)
 
@@ -295,16 +296,16 @@ class UndeterminedValues:
             return None
         found: Array = np.zeros(address.shape, dtype=bool)
         for byte in range(bits // 8):
-            found |= np.isin(_load_keys(address + np.uint64(byte), thread), keys)
+            found |= among_sorted(_load_keys(address + np.uint64(byte), thread), keys)
         if self.selection is not None:
             found = self.selection.of(line, address, bits, thread, found)
         return found if found.any() else None
 
 
 def _add_keys(keys_of_line: dict[int, Array], line: int, keys: Array) -> bool:
-    """Add keys of loads to those of a line.  Return whether there are more than before."""
+    """Add ascending keys of loads to those of a line.  Return whether there are more than before."""
     before = keys_of_line.get(line)
-    together = keys if before is None else np.union1d(before, keys)
+    together = keys if before is None else joined_sorted(before, keys)
     keys_of_line[line] = together
     return before is None or together.size > before.size
 

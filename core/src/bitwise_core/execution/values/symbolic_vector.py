@@ -85,7 +85,7 @@ FORM = NUMBER_FORM | NAN_MARK
 """The flags that say what the payload is, NaNs included."""
 OPERATION_SHIFT = 16
 """Bits 16 to 23 hold the operation of an AC term; bits 24 to 28 are free for use by memories."""
-FLOAT_AC_TERMS = 16
+FLOAT_AC_TERMS = 17
 """AC operations up to this number are floating-point, those from here to `ARGMINMAX` are on integers."""
 CHAINED = 1 << OPERATION_SHIFT
 """With TERM: the payload is a sum over a chain of matrix steps that is not mixed (`matrix_steps.matrix_chains`)."""

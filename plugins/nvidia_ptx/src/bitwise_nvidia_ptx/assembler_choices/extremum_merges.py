@@ -32,7 +32,8 @@ def extremum_merges(instruction: Instruction, sources: Sources) -> Iterator[Merg
         if ".ftz" in opcode and operands[0] in operands[1:]:
             yield Merge("an extremum of a number with itself, which flushes it, with another one")
     if id(instruction) in extrema_of_one_number(sources):
-        yield Merge("an extremum of a number with itself, which keeps the bits of its NaN", form=form)
+        what = "an extremum of a number with itself, which keeps the bits of its NaN"
+        yield Merge(what, form=form, moves=kind == "f32")
 
 
 def _of_other_nans(opcode: str, operands: Sequence[Operand], sources: Sources) -> Iterator[Merge]:

@@ -13,7 +13,19 @@ from bitwise_core.execution.architecture import Context
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
+from bitwise_core.execution.values.symbolic_vector import (
+    AC_TERMS,
+    CANONICAL_NAN,
+    INTEGER,
+    KIND,
+    LOAD,
+    TERM,
+    Array,
+    SymbolicVector,
+    Value,
+    constant_mask,
+    with_flags,
+)
 from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, nan_of
 from bitwise_nvidia_ptx.assembler_choices.merge import Merge
@@ -62,7 +74,16 @@ def apart(merges: Sequence[Merge], step: Step, instruction: Instruction, context
             return control
         if domain != "terms":
             raise Unsupported(found[0], instruction.line)
-        lanes = np.any(np.broadcast_arrays(*changed), axis=0)
+        for merge, mine in zip(merges, changed, strict=True):
+            if merge.moves and mine.any():
+                _move_nans(machine, instruction.operands[0], mine)
+        numbers = [
+            mine & _are_known_nans(machine, instruction.operands[0]) if merge.moves else mine
+            for merge, mine in zip(merges, changed, strict=True)
+        ]
+        lanes = np.any(np.broadcast_arrays(*numbers), axis=0)
+        if not lanes.any():
+            return control
         count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
         for destination in map(Register, registers_of(instruction.operands[0])):
             value = as_symbolic_vector(machine.read(destination))
@@ -83,6 +104,24 @@ def _may_be_nan(merge: Merge, machine: Machine, instruction: Instruction) -> Arr
     vector = as_symbolic_vector(machine.read_bits(destination, form.bits * count))
     parts = [(vector.words[0] >> np.uint64(form.bits * place)).astype(f"u{form.bits // 8}") for place in range(count)]
     found: Array = ~np.asarray(constant_mask(vector)) | np.any([nan_of(each, form) for each in parts], axis=0)
+    return found
+
+
+def _move_nans(machine: Machine, destination: Operand, lanes: Array) -> None:
+    """Replace a number of fp32 in some lanes by one whose NaN has bits that no document specifies."""
+    vector = as_symbolic_vector(machine.read_bits(destination, 32))
+    kinds = np.asarray(vector.flags, dtype=np.uint32) & np.uint32(KIND)
+    computed = lanes & ((kinds == TERM) | (kinds == AC_TERMS))
+    marks = np.where(computed, np.uint32(CANONICAL_NAN | INTEGER), np.uint32(0))
+    marks = np.where(lanes & (kinds == LOAD), np.uint32(CANONICAL_NAN), marks)
+    if marks.any():
+        machine.write(destination, with_flags(vector, marks))
+
+
+def _are_known_nans(machine: Machine, destination: Operand) -> Array:
+    """Return the lanes in which a number of fp32 is known to be a NaN."""
+    vector = as_symbolic_vector(machine.read_bits(destination, 32))
+    found: Array = np.asarray(constant_mask(vector)) & nan_of(vector.words[0].astype(np.uint32), FLOAT_FORMATS["fp32"])
     return found
 
 

@@ -51,7 +51,7 @@ def short_merges(instruction: Instruction, sources: Sources) -> Iterator[Merge]:
         yield Merge("a conversion to eight bits with a pair behind what reads its result", refused=True)
     if _SIGN_EXTENDING.fullmatch(opcode):
         if sources.of_kind(operands, _takes_upper_half):
-            yield Merge("an operation on 16 bits with the product of which it takes the upper half")
+            yield from _of_upper_halves(instruction, operands, sources)
         yield from _of_halves(operands, sources)
     if _OF_SHORT_FLOAT.fullmatch(opcode) and sources.of_kind(operands, _takes_upper_half):
         yield Merge("an operation on a float of 16 bits with the product of which it takes one half")
@@ -60,6 +60,31 @@ def short_merges(instruction: Instruction, sources: Sources) -> Iterator[Merge]:
             yield Merge("an operation on pairs with a literal whose halves have two signs")
         if _share_negated_halves(operands, sources):
             yield Merge("an operation on one pair twice, of which halves are negated one by one")
+
+
+def _of_upper_halves(instruction: Instruction, operands: Sequence[Operand], sources: Sources) -> Iterator[Merge]:
+    """An operation on the upper half of a product.
+
+    One with a positive literal is negative exactly where the other factor is.  Where neither is, both are the same
+    numbers with and without a sign, in 16 bits and in more, so that nothing differs: this is how compilers divide short
+    integers.
+    """
+    what = "an operation on 16 bits with the product of which it takes the upper half"
+    for operand in operands:
+        halves = [each for each in sources.of(operand) if _takes_upper_half(each.opcode)]
+        if not halves:
+            continue
+        if all(map(_is_by_positive_literal, (*halves, *sources.defined(operand, instruction)))):
+            yield Merge(what, operand, 16, lambda numbers: numbers >= 0x8000)
+        else:
+            yield Merge(what)
+
+
+def _is_by_positive_literal(made: Instruction) -> bool:
+    """Return whether an instruction takes the upper half of a product with a positive literal, as one with a sign."""
+    return made.opcode == "mul.hi.s16" and any(
+        isinstance(each, Immediate) and 0 < each.value < 0x8000 for each in made.operands[1:]
+    )
 
 
 def _takes_halves(instruction: Instruction) -> bool:

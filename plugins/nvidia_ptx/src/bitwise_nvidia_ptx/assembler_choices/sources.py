@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import CodeType, FunctionType
 from typing import Any, cast
 
@@ -333,6 +333,8 @@ class Sources:
 
     def _found_on_ways(self, name: str, use: int) -> Sequence[int]:
         every = self.flow.definitions.get(name, ())
+        if len(every) == 1:
+            return every if self._leads_to(every[0], use) else ()
         found, seen = set[int](), set[int]()
         ends = [(use, self._start_of(use))]
         while ends:
@@ -347,9 +349,35 @@ class Sources:
                 ends += [(last + 1, self._start_of(last)) for last in before]
         return sorted(found)
 
+    def _leads_to(self, index: int, use: int) -> bool:
+        """Return whether an instruction may be executed after another one."""
+        start = self._start_of(use)
+        if start <= index < use:
+            return True
+        return bool(self._blocks_before[bisect_left(self._starts, start)] >> self._block_of(index) & 1)
+
+    @cached_property
+    def _blocks_before(self) -> Sequence[int]:
+        """The basic blocks after which each one may be executed, at once or after others, as the bits of a number."""
+        direct = [{self._block_of(each) for each in self._before.get(start, ())} for start in self._starts]
+        found, changed = [0] * len(direct), True
+        while changed:
+            changed = False
+            for block, before in enumerate(direct):
+                every = found[block]
+                for each in before:
+                    every |= found[each] | 1 << each
+                changed |= every != found[block]
+                found[block] = every
+        return found
+
+    def _block_of(self, index: int) -> int:
+        """Return the number of the basic block of an instruction."""
+        return bisect_right(self._starts, index) - 1
+
     def _start_of(self, index: int) -> int:
         """Return the first instruction of the basic block of an instruction."""
-        return self._starts[bisect_right(self._starts, index) - 1]
+        return self._starts[self._block_of(index)]
 
     def passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""

@@ -80,6 +80,8 @@ _NARROW = frozenset({
 })  # fmt: skip
 _WIDE = frozenset({"128", "64", "F64", "HI", "S64", "U64", "WIDE"})
 """Each operand of `_NARROW` without a modifier of `_WIDE` is one register."""
+_HALVES = frozenset({"LEA", "SHF", "ULEA", "USHF"})
+"""Opcodes that name both halves of a long operand, of which HI takes the upper one: IMAD.HI names the first half."""
 
 _SUMS = frozenset({"FADD", "HADD2"})
 _PRODUCTS = frozenset({"FMUL", "HMUL2"})
@@ -531,7 +533,8 @@ def _later(name: str, count: int) -> str:
 
 
 def _is_narrow(line: MachineInstruction) -> bool:
-    return line.opcode in _NARROW and _WIDE.isdisjoint(line.mnemonic.split("."))
+    wide = _WIDE - {"HI"} if line.opcode in _HALVES else _WIDE
+    return line.opcode in _NARROW and wide.isdisjoint(line.mnemonic.split("."))
 
 
 def _is_result(line: MachineInstruction, place: int) -> bool:

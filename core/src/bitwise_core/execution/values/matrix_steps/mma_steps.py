@@ -215,12 +215,16 @@ class HashedVectors:
         blocks = max(each.words.shape[1] for each in parts)
         flat = [each.words.reshape(2, each.words.shape[1], -1) for each in parts]
         words = np.concatenate([np.broadcast_to(each, (2, blocks, each.shape[2])) for each in flat], axis=2)
-        zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
         signed = any(each.signed for each in parts)
         finite = all(each.finite for each in parts)
         place = place if same else None
-        if len(zeros) < len(parts):
+        if all(each.zero is None for each in parts):
             return HashedVectors(words, None, sticky, signed, finite, place)
+        none = [np.zeros((1, each.shape[2]), dtype=bool) for each in flat]
+        zeros = [
+            without if each.zero is None else each.zero.reshape(each.zero.shape[0], -1)
+            for each, without in zip(parts, none, strict=True)
+        ]
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
         return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite, place)

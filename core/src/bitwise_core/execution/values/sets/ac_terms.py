@@ -21,6 +21,7 @@ _BITS = ("b8", "b16", "b32", "b64", "b1")
 AC_OPERATIONS: tuple[str, ...] = (
     "",
     *(f"{verb}{nan}.{fmt}" for verb in ("max", "min") for nan in ("", ".nan") for fmt in _FORMATS),
+    "count.fp32",
     *(f"{verb}.{fmt}" for verb in ("max", "min") for fmt in _SIGNED + _UNSIGNED),
     *(f"{verb}.{fmt}" for verb in ("add", "mul", "and", "or", "xor") for fmt in _BITS),
     "products.b32",

@@ -8,6 +8,7 @@ depend on how many threads hold a value, nor on the order of the combinations.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,11 +17,14 @@ import numpy as np
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.symbolic_vector import Array
 
-MAXIMUM_MEMBERS = 1 << 18
+MAXIMUM_MEMBERS = 1 << 21
 """The most members of all sets together; further sets are single members of the sets that they join."""
 
 MAXIMUM_EXAMINED = 1 << 16
 """The most values that are examined to find repeated ones."""
+
+_FOLLOWING = 4
+"""Operations that combine the values of a thread follow each other at this distance at most."""
 
 _Key = tuple[int, int]
 
@@ -113,7 +117,8 @@ class RepeatedMembers:
 
     Where threads hold copies of values, each value enters sets in equally many of them.  If one value does in more
     threads than another, several elements have that value: elements beyond the end of a tensor, or those that are
-    loaded from one address.  The first and the last block of each batch are examined: a tensor ends there.
+    loaded from one address.  So they have if one enters sets of a thread in operations that follow each other.  The
+    first and the last block of each batch are examined: a tensor ends there.
     `stops`: MembersRepeat is raised as soon as one is found.
     """
 
@@ -121,6 +126,8 @@ class RepeatedMembers:
         self.found = self.stops = False
         self._room = MAXIMUM_EXAMINED
         self._collected: list[tuple[hashing.Words, bool | Array]] | None = None
+        self._last: deque[Array] = deque(maxlen=_FOLLOWING)
+        """What entered the sets of the threads of the last block in the last operations."""
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -151,8 +158,19 @@ class RepeatedMembers:
             counts = np.unique(hashes, return_counts=True)[1]
             if counts.size and counts.min() != counts.max():
                 self.found = True
+        for words, lanes in entries:
+            mask = True if lanes is True else np.atleast_2d(lanes)[-1]
+            self.found |= self._enters_again(np.where(mask, words[1, -1], np.uint64(0)))
         if self.found and self.stops:
             raise MembersRepeat
+
+    def _enters_again(self, hashes: Array) -> bool:
+        """Return whether a value that enters the set of a thread of a block (0: none) has just entered one of it."""
+        again = any(
+            each.shape == hashes.shape and bool(((each == hashes) & (hashes != 0)).any()) for each in self._last
+        )
+        self._last.append(hashes)
+        return again
 
 
 def _hashes_of(hashes: Array, lanes: bool | Array, place: int) -> Array:
