@@ -34,15 +34,12 @@ def parts(t: Tensors) -> None:
 
 
 def gated_units(t: Tensors) -> None:
-    """Call gated units with interleaved columns, and with a further product behind them."""
+    """Call gated units with interleaved columns."""
     module = _module("fused.glu")
     for dtype in ("float16", "float32"):
         x, both = t.normal(64, 96, dtype=dtype), t.normal(96, 128, dtype=dtype, scale=0.1)
         t.call(module.glu_kernel[_grid(64, 128)], x, both, t.empty(64, 64, dtype=dtype), 64, 128, 96, 96, 1, 128, 1,
                64, 1, **_TILES)  # fmt: skip
-    x, both, last = t.normal(64, 96), t.normal(96, 64, scale=0.1), t.normal(32, 64, scale=0.1)
-    t.call(module.swiglu_kernel[_grid(64, 64)], x, both, last, t.empty(64, 64), 64, 64, 96, 64, 96, 1, 64, 1, 64, 1,
-           64, 1, block_l=32, **_TILES)  # fmt: skip
 
 
 def few_blocks(t: Tensors) -> None:

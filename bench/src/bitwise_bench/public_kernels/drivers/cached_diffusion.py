@@ -28,7 +28,7 @@ def heads(t: Tensors) -> None:
     module = _module()
     found = t.call(module.fp8_comm_qkv_permute_quant, t.normal(2, 9, 2, 3, 64, dtype="bfloat16"))
     if found is not None:
-        t.call(module.fp8_comm_qkv_permute_dequant, found)
+        t.call(module.fp8_comm_qkv_permute_dequant, found[0].contiguous())
 
 
 def parts(t: Tensors) -> None:

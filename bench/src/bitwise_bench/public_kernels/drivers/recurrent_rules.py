@@ -54,7 +54,7 @@ def gated_chunks(t: Tensors) -> None:
 def steps(t: Tensors) -> None:
     """Call the delta rule step by step, forward and backward, and for one step."""
     module = _module("delta_net_recurrent.torch_triton_kernel")
-    _differentiated(t, module.delta_net_recurrent, *_sequences(t, 3), _strengths(t))
+    _differentiated(t, module.delta_net_recurrent, *_sequences(t, 3), _strengths(t), _state(t))
     t.call(module.delta_net_recurrent_inference, *_sequences(t, 3, False), t.uniform(1, _LENGTH, _HEADS))
     q, k, v = (t.normal(2, _HEADS, _WIDTH, dtype="bfloat16") for _ in range(3))
     t.call(module.delta_net_recurrent_single_step, q, k, v, t.uniform(2, _HEADS))
@@ -66,7 +66,7 @@ def bounded_steps(t: Tensors) -> None:
     bounds = t.uniform(1, _LENGTH // 16, _HEADS, low=0.5, high=4.0)
     for mask in (None, t.of([[1.0, 0.0, 1.0]], "float32")):
         _differentiated(t, module.gated_delta_net_recurrent_sane, *_sequences(t, 3), _decays(t), _strengths(t), bounds,
-                        mask=mask)  # fmt: skip
+                        mask=mask, initial_state=_state(t))  # fmt: skip
 
 
 def general_rule(t: Tensors) -> None:

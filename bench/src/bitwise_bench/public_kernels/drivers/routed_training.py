@@ -51,7 +51,8 @@ def destinations(t: Tensors) -> None:
     starts = t.of([0, 5, 5, 14, 17, 24, 39, 39], "int64")
     t.call(module.fill_dispatch_metadata_kernel, counts, starts, starts, num_routed_tokens=39, num_local_experts=4,
            max_tokens_per_segment=39)  # fmt: skip
-    t.call(module.fill_combine_metadata_kernel, counts, starts, starts, ep_rank=1, ep_size=2, num_local_experts=4,
+    sources = t.integers(0, 40, 2, 8)
+    t.call(module.fill_combine_metadata_kernel, counts, starts, sources, ep_rank=1, ep_size=2, num_local_experts=4,
            receive_capacity=48, max_tokens_per_segment=39)  # fmt: skip
 
 
