@@ -430,10 +430,15 @@ def test_the_installed_assembler_finds_them(tmp_path: Path) -> None:
         assert "FADD.SAT" in code, name
 
 
-def test_what_local_memory_keeps_is_known_by_any_address() -> None:
+@pytest.mark.parametrize(
+    "accesses",
+    ["st.local.f32 [%d5+4], %f3; ld.local.f32 %f4, [mine+4];", "st.f32 [%d6+4], %f3; ld.f32 %f4, [%d7];"],
+    ids=["local", "generic"],
+)
+def test_what_local_memory_keeps_is_known_by_any_address(accesses: str) -> None:
     kept = (
-        "mov.u64 %d5, mine; div.approx.f32 %f3, %f1, %f2; st.local.f32 [%d5+4], %f3; ld.local.f32 %f4, [mine+4]; {}"
-        "mul.rn.f32 %f9, %f4, 0f40000000; mov.b32 %r9, %f9;"
+        "mov.u64 %d5, mine; cvta.local.u64 %d6, %d5; add.s64 %d7, %d6, 4; div.approx.f32 %f3, %f1, %f2;"
+        f"{accesses} {{}} mul.rn.f32 %f9, %f4, 0f40000000; mov.b32 %r9, %f9;"
     )
 
     def form(hidden: str) -> object:

@@ -15,6 +15,7 @@ from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
 from bitwise_nvidia_ptx.addresses.numbers import flow_of
+from bitwise_nvidia_ptx.addresses.spaces import may_be_local
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_numbers
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
@@ -35,7 +36,7 @@ _OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide|hi)|min|max|div)\.(cc\
 _SAME_FORMAT = re.compile(r"cvt\.(ftz\.)?(b?f16|f32|f64)\.\2")
 """Conversions that return their operand, or flush it."""
 EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
-_OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
+_SHARED = frozenset({"shared", "shared::cta"})
 
 
 class Sources:
@@ -52,11 +53,11 @@ class Sources:
         self._stored_locally: list[tuple[str, int]] = []
         for index, instruction in enumerate(kernel.instructions):
             parts = instruction.opcode.split(".")
-            if parts[0] == "st" and not _OWN_MEMORY.isdisjoint(parts):
+            if parts[0] == "st" and (not _SHARED.isdisjoint(parts) or may_be_local(parts)):
                 target, *stored = instruction.operands
                 kept = [(name, index) for one in stored for name in registers_of(one)]
                 self._stores.setdefault(target, []).extend(kept)
-                if "local" in parts:
+                if may_be_local(parts):
                     self._stored_locally += kept
         ends = (
             index + 1
@@ -294,9 +295,10 @@ class Sources:
         memory by any.
         """
         base, *parts = load.opcode.split(".")
-        if base != "ld" or _OWN_MEMORY.isdisjoint(parts) or not self._stores:
+        local = may_be_local(parts)
+        if base != "ld" or not (local or not _SHARED.isdisjoint(parts)) or not self._stores:
             return ()
-        return self._stored_locally if "local" in parts else self._stores.get(load.operands[1], ())
+        return self._stored_locally if local else self._stores.get(load.operands[1], ())
 
     def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
         """Yield the comparisons from which a predicate that `user` reads may be computed."""
