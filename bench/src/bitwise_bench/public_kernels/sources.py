@@ -384,7 +384,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                         *("shared/import_utils", "components/_peft/lora_kernel", "components/loss/triton"),
                         *("components/models/common/rope_triton", "components/models/kimi_k3/attn_res_triton"),
                         *("components/models/kimi_k3/situ_triton", "components/models/kimi_k3/kda_fused"),
-                        *("components/moe/megatron", "components/training/triton"),
+                        "components/moe/megatron",
                     )
                 ),
             ),

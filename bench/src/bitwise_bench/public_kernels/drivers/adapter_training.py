@@ -1,4 +1,4 @@
-"""nemo-automodel: adapters of low rank, losses with soft targets, rotations, residual mixes, and norms of gradients."""
+"""nemo-automodel: adapters of low rank, losses with soft targets, rotations, and residual mixes."""
 
 from __future__ import annotations
 
@@ -103,16 +103,7 @@ def routes(t: Tensors) -> None:
         t.call(t.backward, found[1])
 
 
-def norms(t: Tensors) -> None:
-    """Call sums of squares and largest magnitudes of several tensors."""
-    module = _module("training.triton.grad_norm")
-    for dtype in ("float32", "bfloat16"):
-        tensors = [t.normal(*shape, dtype=dtype) for shape in ((300, 17), (5000,), (7, 7))]
-        t.call(module.multi_tensor_sumsq, tensors)
-        t.call(module.multi_tensor_absmax, tensors)
-
-
 CASES = {
     each.__name__: each
-    for each in (adapters, soft_losses, losses, rotations, residual_mixes, bounded_units, delta_rules, routes, norms)
+    for each in (adapters, soft_losses, losses, rotations, residual_mixes, bounded_units, delta_rules, routes)
 }
