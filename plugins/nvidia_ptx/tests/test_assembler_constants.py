@@ -46,6 +46,7 @@ OPEN = {
     "a sum with a product that leaves no bits": "mul.lo.u32 %r4, %r1, 65536; mul.lo.u32 %r5, %r4, 65536; add.u32 %r6, %r5, 3; cvt.rn.f32.u32 %f2, %r6;",
     "a choice of one number": f"setp.gt.u32 %p1, %r1, 7; selp.f32 %f2, {THREE}, {THREE}, %p1;",
     "what local memory keeps": f"mov.f32 %f4, {THREE}; st.local.f32 [mine], %f4; ld.local.f32 %f2, [mine];",
+    "what local memory keeps, by generic addresses": f"mov.f32 %f4, {THREE}; mov.u64 %d5, mine; cvta.local.u64 %d6, %d5; st.f32 [%d6], %f4; ld.f32 %f2, [%d6];",
     "a fused product": "mov.f32 %f4, 0f3f800000; mov.f32 %f5, 0f40000000; fma.rn.f32 %f2, %f4, %f5, %f4;",
     "an integer quotient": "mov.u32 %r4, 9; div.u32 %r5, %r4, 3; cvt.rn.f32.u32 %f2, %r5;",
     "a root": "mov.f32 %f4, 0f41100000; sqrt.rn.f32 %f2, %f4;",

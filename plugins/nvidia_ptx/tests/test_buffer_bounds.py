@@ -50,6 +50,18 @@ def test_the_null_pointer_is_in_no_buffer() -> None:
     assert "outside every buffer" in str(found.unknown)
 
 
+ADDRESS = 0x7F60D1E0C400
+"""An address of a device, as a tensor of pointers holds it that is given as integers."""
+
+
+@pytest.mark.parametrize(
+    "access", ["ld.global.f32 %f1, [%d5];", "st.global.f32 [%d5], %f1;", "red.global.add.u32 [%d5], 1;"]
+)
+def test_an_address_of_a_device_is_in_no_buffer(access: str) -> None:
+    found = analysed(f"mov.u64 %d5, {ADDRESS}; mov.f32 %f1, 0f3F800000; {access} st.global.f32 [%d0], %f1;", threads=1)
+    assert "outside every buffer" in str(found.unknown)
+
+
 COPY = "mul.wide.u32 %d4, %r0, 4; add.s64 %d5, %d1, %d4; ld.global.f32 %f1, [%d5]; add.s64 %d6, %d0, %d4; "
 
 

@@ -266,13 +266,13 @@ def test_many_ways_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_states_are_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round of looking back that finds the flag by either of two reads goes on in one state."""
     ways: list[int] = []
-    run = WayMemory.run_block
+    run = WayMemory.run_blocks
 
-    def counted(memory: WayMemory, execute: Callable[[], None]) -> None:
-        run(memory, execute)
+    def counted(memory: WayMemory, executions: Sequence[Callable[[], None]]) -> None:
+        run(memory, executions)
         ways.append(memory.ways)
 
-    monkeypatch.setattr(WayMemory, "run_block", counted)
+    monkeypatch.setattr(WayMemory, "run_blocks", counted)
     program = (LOOK_BACK[0], ("peek", "bar", "read", "bar", "add", "bar", "next"), LOOK_BACK[2])
     found = outputs(launched(program))
     assert found is not None

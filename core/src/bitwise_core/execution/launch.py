@@ -59,7 +59,7 @@ def offset_at(address: int) -> int:
     return address - (buffer_at(address) << POINTER_SHIFT)
 
 
-_SCRATCH_BUFFERS = 64
+SCRATCH_BUFFERS = 64
 """More than the number of buffers that an analysis adds to those of a launch."""
 
 
@@ -67,7 +67,7 @@ def is_like_address(numbers: Array, buffers: int) -> Array:
     """Return which unsigned numbers lie within the reach of a buffer of a launch with so many buffers."""
     import numpy as np
 
-    end = np.uint64((buffers + _SCRATCH_BUFFERS << POINTER_SHIFT) + BUFFER_REACH)
+    end = np.uint64((buffers + SCRATCH_BUFFERS << POINTER_SHIFT) + BUFFER_REACH)
     found: Array = (numbers >= np.uint64(BUFFER_REACH)) & (numbers < end)
     return found
 

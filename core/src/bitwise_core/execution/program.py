@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, repeat
+from itertools import chain, compress, pairwise, repeat
 from operator import is_, is_not
 from typing import Any
 
@@ -326,6 +326,9 @@ def _differences(left: Mapping[str, Value], right: Mapping[str, Value]) -> Itera
     return [(name, value) for name, value in left.items() if right.get(name) is not value]
 
 
+WIDTHS_DIFFER = "local memory is written in different widths under a condition on data"
+
+
 def merge_local(
     machine: Machine, predicate: Value, if_true: Mapping[int, Value], if_false: Mapping[int, Value]
 ) -> None:
@@ -342,6 +345,10 @@ def merge_local(
         if other is None or other is value:
             continue
         if width(other) != width(value):
-            raise DataDependent("local memory is written in different widths under a condition on data")
+            raise DataDependent(WIDTHS_DIFFER)
         merged[place] = deferred_select(machine, predicate, value, other, depth)
+    if if_true.keys() != if_false.keys():
+        places = sorted(merged)
+        if any(one + width(merged[one]) // 8 > other for one, other in pairwise(places)):
+            raise DataDependent(WIDTHS_DIFFER)
     machine.local = merged

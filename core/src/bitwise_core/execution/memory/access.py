@@ -14,7 +14,7 @@ import numpy as np
 from bitwise_core.assembly.module import Address, Operand
 from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.launch import buffer_at
+from bitwise_core.execution.launch import SCRATCH_BUFFERS, buffer_at
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
@@ -619,11 +619,16 @@ def update_global(machine: Machine, address: Value, bits: int, change: Change, l
 
 
 def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
-    """Raise Unsupported if an active lane's global address lies below every buffer, as the null pointer does."""
+    """Raise Unsupported if an active lane's global address lies below every buffer, as the null pointer, or above all.
+
+    Above all are addresses of a device that a kernel reads as numbers: the launch does not say what memory holds there.
+    """
     if L.lazy_integers(address) is not None:
         return
     lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
-    if buffer_at(int(lowest)) == 0:
+    highest = address.max() if machine.mask is None else np.where(machine.mask, address, np.uint64(0)).max()
+    most = max(machine.buffers.values(), default=0) + SCRATCH_BUFFERS
+    if buffer_at(int(lowest)) == 0 or buffer_at(int(highest)) > most:
         raise Unsupported("memory outside every buffer of the launch is accessed", line)
 
 

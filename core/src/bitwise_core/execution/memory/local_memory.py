@@ -1,7 +1,7 @@
 """Local memory (each thread's own arrays) and the module's constant arrays.
 
-A store must go to one offset that all threads share.  A load at an offset that depends on data is a term over the whole
-content of local memory.
+A store must go to one offset that all threads share.  Its bytes may be read, and replaced, in any widths.  A load at an
+offset that depends on data is a term over the whole content of local memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison, term
 from bitwise_core.numerics import operation
@@ -31,12 +31,43 @@ def _uniform_address(machine: Machine, address: Array) -> int | None:
     return int(address.flat[0]) if address.size and (address == address.flat[0]).all() else None
 
 
-def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
-    for start, old in contents.items():
-        size = L.width(old)
-        if where < start + size // 8 and start < where + bits // 8 and (start != where or size != bits):
-            return True
-    return False
+def is_local(machine: Machine, address: Array, line: int) -> bool:
+    """Return whether the addresses of the active lanes are those of local arrays.  Raises Unsupported if some are."""
+    active = active_values(address, active_lanes(machine.mask, address)).astype(np.uint64, copy=False)
+    inside = (active >= np.uint64(LOCAL_BASE)) & (active < np.uint64(CONSTANT_BASE))
+    if inside.any() and not inside.all():
+        raise Unsupported("an instruction accesses local memory in some threads and other memory in others", line)
+    return bool(inside.any())
+
+
+def _overlapping(contents: dict[int, Value], where: int, bits: int) -> list[int]:
+    """Return the places of the values that share bytes with `bits` bits at a place."""
+    end = where + bits // 8
+    return [start for start, old in contents.items() if where < start + L.width(old) // 8 and start < end]
+
+
+def _content(contents: dict[int, Value], where: int, bits: int) -> Value | None:
+    """Return what `bits` bits at a place hold, joined from several values where necessary; None: nothing is stored."""
+    places = _overlapping(contents, where, bits)
+    if not places:
+        return None
+    if places == [where] and L.width(contents[where]) == bits:
+        return contents[where]
+    held = {
+        start + byte: extract(L.settled(contents[start]), 8 * byte, 8)
+        for start in places
+        for byte in range(L.width(contents[start]) // 8)
+    }
+    return concat([held.get(each, poison(8)) for each in range(where, where + bits // 8)])
+
+
+def _remove(contents: dict[int, Value], where: int, bits: int) -> None:
+    """Remove the bytes of `bits` bits at a place; those of the same values beside them stay, one by one."""
+    for start in _overlapping(contents, where, bits):
+        old = contents.pop(start)
+        for byte in range(L.width(old) // 8):
+            if not where <= start + byte < where + bits // 8:
+                contents[start + byte] = extract(L.settled(old), 8 * byte, 8)
 
 
 def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
@@ -47,9 +78,9 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
     contents = machine.local
     for index, value in enumerate(values):
         where = place + index * bits // 8
-        if _collides(contents, where, bits):
-            raise Unsupported("local memory is written in overlapping widths", line)
-        old = contents.get(where)
+        old = None if machine.mask is None else _content(contents, where, bits)
+        if where not in contents or L.width(contents[where]) != bits:
+            _remove(contents, where, bits)
         contents[where] = (
             value
             if machine.mask is None
@@ -63,12 +94,8 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     known = machine.known(address)
     place = None if known is None else _uniform_address(machine, known)
     if place is not None:
-        found = contents.get(place + offset)
-        if found is None:
-            return poison(bits)
-        if L.width(found) != bits:
-            raise Unsupported("local memory is read in another width than it was written", line)
-        return L.settled(found)
+        found = _content(contents, place + offset, bits)
+        return poison(bits) if found is None else L.settled(found)
     if isinstance(known, np.ndarray):
         return _own_cells(machine, contents, known.astype(np.uint64) + np.uint64(offset), bits, line)
     if any(L.width(value) != bits for value in contents.values()):

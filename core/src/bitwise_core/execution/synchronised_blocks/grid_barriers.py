@@ -18,12 +18,13 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.program_analyses import live_at
-from bitwise_core.execution.races.undetermined import Cause, Kind
+from bitwise_core.execution.races.undetermined import Cause
 from bitwise_core.execution.synchronised_blocks.barrier_memory import BarrierMemory
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     SynchronisedLaunch,
     equal_outputs,
     lines_with_infos,
+    order_decides,
     synchronising_lines,
     unordered_lines,
 )
@@ -50,7 +51,7 @@ def outputs_by_barriers(
         return None
     pairs = lines_with_infos(prepared)
     lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
-    if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
+    if not order_decides(causes, lines):
         return None
     if lines_read(prepared).isdisjoint(lines):  # no block waits for another one
         return None

@@ -19,10 +19,11 @@ from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.program_analyses import live_at
-from bitwise_core.execution.races.undetermined import Cause, Kind
+from bitwise_core.execution.races.undetermined import Cause
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     SynchronisedLaunch,
     lines_with_infos,
+    order_decides,
     unordered_lines,
 )
 from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisingCode
@@ -45,7 +46,7 @@ def outputs_by_look_back(
         return None
     pairs = lines_with_infos(prepared)
     lines = _lines_of_flags(pairs)
-    if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
+    if not order_decides(causes, lines):
         return None
     if lines_read(prepared).isdisjoint(lines):  # no block waits for another one
         return None
@@ -57,7 +58,7 @@ def outputs_by_look_back(
             return WayMemory(domain, given, code, cells, partial(live_at, prepared.program))
 
         order: Array = np.arange(blocks)
-        return launch.run(memory, np.split(order, blocks), WayMemory.run_block)
+        return launch.run(memory, np.split(order, blocks), WayMemory.run_blocks)
 
     try:
         cells = run(None)[0].cells()

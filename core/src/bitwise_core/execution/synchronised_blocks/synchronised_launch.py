@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -22,7 +22,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.races.undetermined import UndeterminedValues
+from bitwise_core.execution.races.undetermined import Cause, Kind, UndeterminedValues
 from bitwise_core.execution.synchronised_blocks.synchronised_memory import SynchronisedMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -74,6 +74,11 @@ def synchronising_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[
     return {line: kind for line, kind in alike.items() if any(kind)}
 
 
+def order_decides(causes: Collection[Cause], lines: Collection[int]) -> bool:
+    """Return whether a result depends on what a synchronising access of other blocks' writes finds."""
+    return any(each.kind in (Kind.ARRIVAL, Kind.BLOCKS) and each.line in lines for each in causes)
+
+
 def unordered_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> frozenset[int]:
     """Return the lines of accesses that no synchronisation between threads orders.
 
@@ -94,11 +99,12 @@ class SynchronisedLaunch:
         self,
         new_memory: Callable[[TermDomain, GivenContents], MemoryType],
         batches: Iterable[Array],
-        run_batch: Callable[[MemoryType, Callable[[], None]], None] | None = None,
+        run_batches: Callable[[MemoryType, Sequence[Callable[[], None]]], None] | None = None,
     ) -> tuple[MemoryType, frozenset[int]]:
         """Run batches of blocks in their order.  Return global memory and the compiler's scratch buffers.
 
-        `run_batch` executes a batch by its second argument, once or several times; None: once.  Raises Unsupported.
+        `run_batches` executes them by the functions that it is given, one for each batch; None: each once.  Raises
+        Unsupported.
         """
         prepared, buffers, domain = self.prepared, self.buffers, TermDomain(self.assume)
         formats, of_bytes = formats_of_buffers(prepared.launch, buffers), buffers_of_bytes(prepared.launch, buffers)
@@ -123,11 +129,12 @@ class SynchronisedLaunch:
                 run_machine(prepared, memory.machine, budget)
                 scratch = frozenset(memory.machine.extra.get("scratch", ()))
 
-            for batch in order:
-                if run_batch is None:
-                    execute(batch)
-                else:
-                    run_batch(memory, partial(execute, batch))
+            executions = [partial(execute, batch) for batch in order]
+            if run_batches is not None:
+                run_batches(memory, executions)
+            else:
+                for each in executions:
+                    each()
             return memory
 
         return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch

@@ -1,7 +1,8 @@
 """Launches in which a block waits until another has set a flag or passed on its turn.
 
-The blocks are executed one after another, so that each finds what it waits for.  `TurnMemory` proves for each of these
-reads that every order of blocks returns the same content, after any number of earlier reads without effect.
+The blocks are executed one at a time: one that waits for what no block has done yet stops until another one has.
+`TurnMemory` proves for each of these reads that every order of blocks returns the same content, after any number of
+earlier reads without effect.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.races.undetermined import Cause, Kind
+from bitwise_core.execution.races.undetermined import Cause
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     SynchronisedLaunch,
     lines_with_infos,
+    order_decides,
     synchronising_lines,
     unordered_lines,
 )
@@ -41,28 +43,28 @@ def outputs_by_turns(
         return None
     pairs = lines_with_infos(prepared)
     lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
-    if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
+    if not order_decides(causes, lines):
         return None
     if lines_read(prepared).isdisjoint(lines):  # no block waits for another one
         return None
     launch, blocks = SynchronisedLaunch(prepared, assume, buffers), prepared.launch.blocks
     code = SynchronisingCode(blocks, lines, unordered_lines(pairs))
 
-    def run(order: Array, cells: Mapping[int, int] | None) -> tuple[TurnMemory, frozenset[int]]:
+    def run(cells: Mapping[int, int] | None) -> tuple[TurnMemory, frozenset[int]]:
         def memory(domain: TermDomain, given: GivenContents) -> TurnMemory:
             return TurnMemory(domain, given, code, cells)
 
-        return launch.run(memory, np.split(order, blocks), TurnMemory.run_block)
+        every: Array = np.arange(blocks)
+        return launch.run(memory, np.split(every, blocks), TurnMemory.run_blocks)
 
-    for order in (np.arange(blocks), np.arange(blocks)[::-1]):
-        try:
-            cells = run(order, None)[0].cells()
-            if not cells:  # no access orders blocks
-                return None
-            memory, scratch = run(order, cells)
-            if memory.cells() == cells:
-                memory.store_cells()
-                return checked_outputs(memory, scratch)
-        except Unsupported:
-            continue
-    return None
+    try:
+        cells = run(None)[0].cells()
+        if not cells:  # no access orders blocks
+            return None
+        memory, scratch = run(cells)
+        if memory.cells() != cells:
+            return None
+        memory.store_cells()
+        return checked_outputs(memory, scratch)
+    except Unsupported:
+        return None

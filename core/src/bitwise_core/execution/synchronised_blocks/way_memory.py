@@ -167,8 +167,12 @@ class WayMemory(WithoutComputedAddresses, FlagMemory[_Flag]):
                 access = Access(address, np.array([last.thread]), last.epoch, value, cell.bits, last.line)
                 self.stores.setdefault(int(self.buffer_of(address)[0]), []).append(access)
 
-    def run_block(self, execute: Callable[[], None]) -> None:
-        """Execute a block once for each of its ways.  Raises Unsupported if these leave different contents."""
+    def run_blocks(self, executions: Sequence[Callable[[], None]]) -> None:
+        """Execute each block once for each of its ways.  Raises Unsupported if these leave different contents."""
+        for each in executions:
+            self._run_block(each)
+
+    def _run_block(self, execute: Callable[[], None]) -> None:
         before = _Recorded.of(self)
         self._other_ways, self._known_states, self._block = [[]], set(), None
         first: _Way | None = None

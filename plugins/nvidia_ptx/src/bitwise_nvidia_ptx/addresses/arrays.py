@@ -24,6 +24,7 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import term
 from bitwise_nvidia_ptx.addresses.numbers import Flow, definitions_in_block, flow_of
+from bitwise_nvidia_ptx.addresses.spaces import may_be_local
 
 REASON = "the address of an array, which the assembler chooses, is stored or selects global memory"
 
@@ -111,13 +112,12 @@ def _held(flow: Flow, in_block: Sequence[Mapping[str, int]], excepted: frozenset
         index = work.pop()
         instruction, info = flow.instructions[index], flow.infos[index]
         base, *parts = instruction.opcode.split(".")
-        if base == "st" and "local" in parts:
+        if base == "st" and may_be_local(parts):
             if not in_local and not held[index].isdisjoint(registers_in(*instruction.operands[1:])):
                 in_local = True
-                work += [place for place, each in enumerate(flow.instructions) if each.opcode.startswith("ld.local")]
+                work += [place for place, each in enumerate(flow.instructions) if _loads_locally(each)]
         elif index not in made and (
-            (base == "ld" and "local" in parts and in_local)
-            or not (base in _NOT_COMPUTED or info.effects.overlaps(_ENDS))
+            (_loads_locally(instruction) and in_local) or not (base in _NOT_COMPUTED or info.effects.overlaps(_ENDS))
         ):
             made.add(index)
             for name in info.writes:
@@ -126,6 +126,11 @@ def _held(flow: Flow, in_block: Sequence[Mapping[str, int]], excepted: frozenset
                         held[use].add(name)
                         work.append(use)
     return held
+
+
+def _loads_locally(instruction: Instruction) -> bool:
+    base, *parts = instruction.opcode.split(".")
+    return base == "ld" and may_be_local(parts)
 
 
 def _names_array(instruction: Instruction, excepted: frozenset[str]) -> bool:

@@ -36,6 +36,7 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
+from bitwise_nvidia_ptx.addresses.spaces import may_be_local
 from bitwise_nvidia_ptx.assembler_choices.possible_numbers import Numbers, may_be_found, possible_numbers
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
@@ -157,7 +158,7 @@ def _is_unknown(
     """Return whether an instruction loads its result, or moves, adds or multiplies what is loaded."""
     base, *parts = instruction.opcode.split(".")
     if base in ("ld", "ldu"):
-        return not {"local", "const"} & set(parts) and ("param" not in parts or kernel.entry)
+        return not may_be_local(parts) and "const" not in parts and ("param" not in parts or kernel.entry)
     if base not in _PASSED_ON or "sat" in parts:
         return False
     sources = instruction.operands[1:2] if base == "shfl" else instruction.operands[1:]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, once_a_kernel, registers_of
 from bitwise_core.execution.architecture import OpcodeTable, infos_of, is_complete
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_nvidia_ptx.addresses.spaces import may_be_local
 
 _RUN_TIME = Effect.LOAD | Effect.CALL
 _BEYOND_OPERANDS = _RUN_TIME | Effect.CROSS_LANE
@@ -25,7 +26,7 @@ _PRODUCT = re.compile(r"mul\.lo\.[su]\d+")
 _TURNING = frozenset({"sub", "neg", "xor", "not", "mul"})
 """Operations whose result a sum may take back: a sum of sums of one number leaves no number."""
 _UNSIGNED_LIMIT = re.compile(r"setp\.(ge|lt|hs|lo|gt|le|hi|ls)\.([\w.]*\.)?u\d")
-_OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
+_SHARED = frozenset({"shared", "shared::cta"})
 _OF_LAUNCH = re.compile(r"%tid\.[yz]|%ntid\.[xyz]")
 _DIGITS = re.compile(r"\d+")
 _DEPTH = 8
@@ -74,7 +75,7 @@ def _found(kernel: Kernel, opcodes: OpcodeTable, through_memory: bool) -> frozen
     stored, locally = _stored(kernel) if through_memory else ({}, [])
     loads = [each for each in zip(kernel.instructions, infos, strict=True) if stored and _loads_own(each[0])]
     kept = [
-        (locally if "local" in instruction.opcode.split(".") else stored.get(instruction.operands[1], ()), info)
+        (locally if may_be_local(instruction.opcode.split(".")) else stored.get(instruction.operands[1], ()), info)
         for instruction, info in loads
     ]
     for held, info in kept:
@@ -124,16 +125,16 @@ def _stored(kernel: Kernel) -> tuple[Mapping[Operand, list[Operand]], list[Opera
     locally: list[Operand] = []
     for instruction in kernel.instructions:
         parts = instruction.opcode.split(".")
-        if parts[0] == "st" and not _OWN_MEMORY.isdisjoint(parts):
+        if parts[0] == "st" and (not _SHARED.isdisjoint(parts) or may_be_local(parts)):
             target, *stored = instruction.operands
             found.setdefault(target, []).extend(stored)
-            locally += stored if "local" in parts else ()
+            locally += stored if may_be_local(parts) else ()
     return found, locally
 
 
 def _loads_own(instruction: Instruction) -> bool:
     base, *parts = instruction.opcode.split(".")
-    return base == "ld" and not _OWN_MEMORY.isdisjoint(parts)
+    return base == "ld" and (not _SHARED.isdisjoint(parts) or may_be_local(parts))
 
 
 def _leaves_a_number(

@@ -15,6 +15,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, registers_of
 from bitwise_core.numerics import Operation, operation
+from bitwise_nvidia_ptx.addresses.spaces import may_be_local
 
 Numbers = frozenset[int] | None
 """Bit patterns of 32 bits; None: any number."""
@@ -73,7 +74,7 @@ def _numbers_of(instruction: Instruction, found: Mapping[str, Numbers], kernel: 
     opcode, operands = instruction.opcode, instruction.operands[1:]
     parts = opcode.split(".")
     if parts[0] in ("ld", "ldu"):
-        unknown = not {"local", "const"} & set(parts) and ("param" not in parts or kernel.entry)
+        unknown = not may_be_local(parts) and "const" not in parts and ("param" not in parts or kernel.entry)
         return frozenset() if unknown else None
     if len(registers_of(instruction.operands[0])) != 1:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -15,6 +15,7 @@ from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
 from bitwise_nvidia_ptx.addresses.numbers import flow_of
+from bitwise_nvidia_ptx.addresses.spaces import may_be_local
 from bitwise_nvidia_ptx.assembler_choices.constants import is_assembler_constant
 from bitwise_nvidia_ptx.assembler_choices.found_numbers import found_numbers
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
@@ -35,7 +36,8 @@ _OF_INTEGERS = re.compile(r"(mul\.(lo|wide)|mad\.(lo|wide|hi)|min|max|div)\.(cc\
 _SAME_FORMAT = re.compile(r"cvt\.(ftz\.)?(b?f16|f32|f64)\.\2")
 """Conversions that return their operand, or flush it."""
 EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
-_OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
+_SHARED = frozenset({"shared", "shared::cta"})
+_BARRIER = re.compile(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?")
 
 
 class Sources:
@@ -52,11 +54,11 @@ class Sources:
         self._stored_locally: list[tuple[str, int]] = []
         for index, instruction in enumerate(kernel.instructions):
             parts = instruction.opcode.split(".")
-            if parts[0] == "st" and not _OWN_MEMORY.isdisjoint(parts):
+            if parts[0] == "st" and (not _SHARED.isdisjoint(parts) or may_be_local(parts)):
                 target, *stored = instruction.operands
                 kept = [(name, index) for one in stored for name in registers_of(one)]
                 self._stores.setdefault(target, []).extend(kept)
-                if "local" in parts:
+                if may_be_local(parts):
                     self._stored_locally += kept
         ends = (
             index + 1
@@ -77,6 +79,8 @@ class Sources:
         self.knows_extrema = False
         self.computations: dict[tuple[int, int], Hashable] = {}
         """What instructions compute, by their identities and the depth to which it is known (`roots`)."""
+        self.versions: dict[Hashable, set[tuple[int, int]]] = {}
+        """In which versions of shared memory loads read what they do, by what they compute (`roots`)."""
         self._some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
@@ -294,9 +298,32 @@ class Sources:
         memory by any.
         """
         base, *parts = load.opcode.split(".")
-        if base != "ld" or _OWN_MEMORY.isdisjoint(parts) or not self._stores:
+        local = may_be_local(parts)
+        if base != "ld" or not (local or not _SHARED.isdisjoint(parts)) or not self._stores:
             return ()
-        return self._stored_locally if "local" in parts else self._stores.get(load.operands[1], ())
+        return self._stored_locally if local else self._stores.get(load.operands[1], ())
+
+    @cached_property
+    def versions_read(self) -> Mapping[int, tuple[int, int] | None]:
+        """The basic block and the version of shared memory that each load from it reads, by its place; None: any.
+
+        A barrier behind a store begins a version: what another thread has stored may be read from it on.  A load before
+        the first one of its basic block may read that of any other block.  ptxas 12.8 passes on what a load returns to
+        another one of the same text only where neither a store nor a barrier is between them.
+        """
+        found: dict[int, tuple[int, int] | None] = {}
+        starts, block, version, is_stored = set(self._starts), 0, 0, False
+        for index, instruction in enumerate(self.kernel.instructions):
+            if index in starts:
+                block, version, is_stored = index, 0, False
+            base, *parts = instruction.opcode.split(".")
+            if base == "ldmatrix" or (base == "ld" and not _SHARED.isdisjoint(parts)):
+                found[index] = (block, version) if version else None
+            elif base in ("st", "stmatrix") and not _SHARED.isdisjoint(parts):
+                is_stored = True
+            elif _BARRIER.fullmatch(instruction.opcode) and instruction.guard is None and is_stored:
+                version, is_stored = version + 1, False
+        return found
 
     def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
         """Yield the comparisons from which a predicate that `user` reads may be computed."""

@@ -126,7 +126,7 @@ def move(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("cvta", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 @TABLE.opcode("isspacep", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_address(instruction: Instruction, context: Context) -> Step:
-    """cvta copies the address: generic addresses of global and shared memory equal the addresses in their spaces.
+    """cvta copies the address: generic addresses of global, shared and local memory equal those in their spaces.
 
     Addresses of parameters have 32 bits in their space; their generic addresses begin at `PARAMETER_BASE`.
     """
@@ -219,7 +219,8 @@ def load(instruction: Instruction, context: Context) -> Step:
             whole = machine.known(address_of(machine, source))
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
-                check_load(machine, memory, whole, bits * count // 8)
+                if space != "generic" or not local_memory.is_local(machine, whole, line):
+                    check_load(machine, memory, whole, bits * count // 8)
         # Every element is loaded before one is written: the register of the address may be among the destinations.
         found = [
             _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
@@ -304,6 +305,8 @@ def _load_one(
         return machine.memory.gather(address, bits, machine.mask, line, buffers_of(machine, pointers()))
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where
+    if space == "generic" and local_memory.is_local(machine, where, line):
+        return local_memory.load(machine, where, 0, bits, line)
     constant = local_memory.load_constant(machine, where, bits)
     if constant is not None:
         return constant
@@ -372,6 +375,9 @@ def store(instruction: Instruction, context: Context) -> Step:
             raise DataDependent("memory is written at a computed address", line)
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
+        if space == "local" or (space == "generic" and local_memory.is_local(machine, address, line)):
+            local_memory.store(machine, address, values, bits, line)
+            return
         if plain:
             values = values_of_lowest_lanes(machine, memory, address, values, measured=small and together)
         if space == "shared":
@@ -379,9 +385,6 @@ def store(instruction: Instruction, context: Context) -> Step:
             return
         if space == "shared::cluster":
             store_to_cluster(machine, address, concat(values))
-            return
-        if space == "local":
-            local_memory.store(machine, address, values, bits, line)
             return
         if space == "const":
             raise Unsupported("the kernel stores to constant memory", line)
