@@ -97,6 +97,17 @@ def test_drawn_shapes_are_counted_by_the_ratio_that_they_reach() -> None:
     assert "| *3 x 700* | 8 / 2 | 64 | - |" in text
 
 
+def test_pages_are_compared_with_what_takes_the_same_keys() -> None:
+    case = {"batch": 3, "keys": 700, "heads": 8, "groups": 2, "depth": 64, "page": 16}
+    seconds = {"bitwise": 1.0, "cudnn": 0.9, "flex": 4.0, "gathered, cudnn": 3.0, "gathered, flash": None}
+    slower = {**seconds, "flex": 2.0}
+    found = [{"case": case, "seconds": each, "bytes": 9e9, "errors": {}} for each in (seconds, slower)]
+    text = page([records()[-1] | {"pages": {"results": found}}])
+    assert "takes 2.00 to 3.00 times as long as ours in 2 cases, 2.45 in the geometric mean: " in text
+    assert "cuDNN after a gather in 1, FlexAttention from pages in 1." in text
+    assert "| 3 x 700 | 8 / 2 | 64 | 16 | 9 | 10 | 2 | 3 | 0.90 | 3.00 |" in text
+
+
 def test_drawn_shapes_do_not_depend_on_the_process() -> None:
     """A record names the shapes, and another process draws the same."""
     first, again = (drawn.equal_lengths(5, 8) + drawn.pages(5, 8) + drawn.uneven(5, 8) for _ in range(2))

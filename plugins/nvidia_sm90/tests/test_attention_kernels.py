@@ -23,11 +23,13 @@ from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
-from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Division, Work, division_of, seconds_of
+from bitwise_nvidia_sm90.attention.few_rows import Division, Work, division_of
+from bitwise_nvidia_sm90.attention.few_rows_choices import CHOICES
 from bitwise_nvidia_sm90.attention.launch import (
     Schedule,
     calls_of,
     can_specialise,
+    chosen_schedule,
     schedule_of,
     schedule_of_division,
     specialised_schedule,
@@ -198,10 +200,12 @@ PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
         Problem(form("fp16"), ((2, 1100),), heads=1),
-        (SERIAL, SPLIT, SPANS, FEWS, ALONES, MERGED),
+        (
+            SERIAL, SPLIT, SPANS, FEWS, ALONES, MERGED,
+        ),
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
-    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, BLOCK_OF_EACH_WARP)),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
     "groups of heads": (
         Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2),
@@ -212,13 +216,12 @@ PROBLEMS = {
     ),
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
-        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20),
-         replace(ALONE_MERGED, merged=4)),
+        (TURNS, FEWS, ALONES, replace(ALONES, ordered=True), replace(ALONE_MERGED, merged=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64),
-        (TURN, FEWS, replace(ALONES, programs=20), MERGED),
+        (TURN, FEWS, ALONES, MERGED),
     ),
     "pages of 32 over three chunks": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
@@ -231,7 +234,7 @@ PROBLEMS = {
     "pages of many sequences": (
         Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 530, 7, 64, 65, 2, 9, 30, 3)), layout="paged"),
         (
-            FEWS, MERGED, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
+            FEWS, MERGED, FEW, ALONE, replace(FEWS, ordered=True), replace(ALONE, ordered=True),
         ),
     ),
     "pages of fp8": (
@@ -242,7 +245,7 @@ PROBLEMS = {
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
     "sinks": (
         Problem(form(sink=True), ((3, 530),)),
-        (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), ALONE_MERGED),
+        (SERIAL, SPLIT, TURN, FEWS, ALONE_MERGED),
     ),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
@@ -267,25 +270,22 @@ PROBLEMS = {
     "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, FEW)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (
-        Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, replace(FEW, blocks=2), replace(FEW, columns=3))
+        Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, FEW, replace(BLOCK_OF_EACH_WARP, stages=2))
     ),
     "pages of heads of 96": (
         Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
         (FEWS, replace(ALONES, stages=7), MERGED, replace(BLOCKS_OF_WARPS, stages=2)),
     ),
     "many sequences without rows": (
-        Problem(form(), ((1, 70), *((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
-        (replace(FEW, programs=2), replace(FEWS, programs=2)),
+        Problem(form(), ((1, 70), *((0, 0),) * 270, (2, 3), (1, 600)), heads=1, layout="varlen"),
+        (FEW, FEWS, replace(FEWS, ordered=True)),
     ),
     "rows without keys among others": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (FEWS, FEW)),
-    "heads of 64 and tiles of two blocks": (
-        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
-    ),
     "heads of 128": (
-        Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, replace(FEW, blocks=2, columns=2))
+        Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, FEW)
     ),
     "heads of 192 and 128": (
-        Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL, FEW, replace(FEW, columns=2))
+        Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL, FEW)
     ),
     "heads of 192 and 128 over two chunks": (
         Problem(form("fp16", 192, 128, causal=False), ((1, 530),), special=True), (FEWS,)
@@ -332,7 +332,7 @@ def values_of(problem: Problem) -> dict[str, Hashable]:
         "extra": tuple(name for name, value in extra.items() if value),
         "groups": (problem.groups > 1, problem.heads > problem.groups),
         "chunks": min(3, -(-max(keys for _, keys in lengths) // 512)),
-        "sequences": sum(len(lengths) > most for most in (1, 8, 128)),
+        "sequences": sum(len(lengths) > most for most in (1, 8, 256)),
         "rows without keys": any(queries > keys for queries, keys in lengths),
     }
 
@@ -351,8 +351,8 @@ class Case:
         return values_of(self.problem) | {
             "kernel": kernel_of(schedule),
             "division": division_of_keys(schedule),
-            "programs": min(2, schedule.programs),
-            "blocks": (schedule.blocks, schedule.columns),
+            "order": (schedule.ordered, schedule.split),
+            "blocks": schedule.blocks,
         }
 
     @property
@@ -384,6 +384,16 @@ def expected_of(name: str) -> tuple[AttentionOperands, dict[str, Any], Any]:
 def test_every_schedule_has_the_bytes_of_the_descriptor(case: Case) -> None:
     operands, buffers, expected = expected_of(case.name)
     out, logarithms = simulated(case.problem, operands, buffers, case.schedule)
+    assert out.tobytes() == expected[0].tobytes()
+    assert logarithms.tobytes() == expected[1].tobytes()
+
+
+@pytest.mark.exhaustive
+def test_the_longest_of_many_sequences_come_first() -> None:
+    """Lengths are read in several steps."""
+    problem, _ = PROBLEMS["many sequences without rows"]
+    operands, buffers, expected = expected_of("many sequences without rows")
+    out, logarithms = simulated(problem, operands, buffers, replace(FEW, ordered=True))
     assert out.tobytes() == expected[0].tobytes()
     assert logarithms.tobytes() == expected[1].tobytes()
 
@@ -496,16 +506,24 @@ PROVED = {
     "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW, ALONE, BLOCK_OF_EACH_WARP)),
     "heads of 96": (
         Problem(form(depth=96), ((4, 70),), heads=1),
-        (SERIAL, replace(FEW, blocks=2, columns=3), specialised_schedule((96, 96))),
+        (SERIAL, FEW, specialised_schedule((96, 96))),
     ),
     "heads of 128": (Problem(form(depth=128), ((4, 130),), heads=1), (SERIAL, TURN, specialised_schedule((128, 128)))),
     "pages": (
         Problem(form(), ((2, 97), (2, 5)), layout="paged"),
-        (SERIAL, PACKED, TURN, FEW, replace(ALONE, programs=2)),
+        (
+            SERIAL,
+            PACKED,
+            TURN,
+            FEW,
+            ALONE,
+            replace(ALONE, ordered=True),
+            replace(BLOCK_OF_EACH_WARP, ordered=True),
+        ),
     ),
     "variable lengths": (
         Problem(form(), ((3, 70), (1, 1)), layout="varlen"),
-        (SERIAL, PACKED, TURN, FEW, ALONE, replace(FEW, programs=2)),
+        (SERIAL, PACKED, TURN, FEW, ALONE),
     ),
     "variable lengths of heads of 128": (
         Problem(form(depth=128), ((3, 70), (1, 1)), heads=1, layout="varlen"),
@@ -554,6 +572,16 @@ def test_the_checker_proves_the_states_of_divided_keys_equal() -> None:
     assert api.compare(first[0], alone[0], target="sm_90", cache=False).outcome == "equal"
     assert first[1].text == other[1].text
     assert first[1].launch == other[1].launch
+
+
+def test_the_checker_proves_the_states_of_any_order_of_parts_equal() -> None:
+    """With the lengths given, programs that take whole chunks first store what others do."""
+    problem = Problem(form(), ((1, 3), (1, 530), (1, 70)), heads=1, layout="paged", page=64)
+    schedules = (FEWS, replace(FEWS, ordered=True), replace(BLOCKS_OF_WARPS, ordered=True))
+    sources = [replace(_source(problem, each)[0], name=str(each)) for each in schedules]
+    found = api.partition(sources, target="sm_90", workers=1, cache=False)
+    assert found.unknown == {}
+    assert found.classes == (tuple(map(str, schedules)),)
 
 
 def test_the_checker_proves_merges_of_any_number_of_rows_equal() -> None:
@@ -647,10 +675,10 @@ def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None
 
 def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
     """Their programs lie in its memory and registers, and visit whole blocks of the ring."""
-    for depth, device in DEVICES.items():
+    for depth, choices in CHOICES.items():
         block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
         width = 128 if depth == 192 else depth
-        for each in device.divisions:
+        for each in choices.divisions():
             components = min(64, depth & -depth)
             if each.blocks == 4:
                 slots = value_slots(each, block, depth, width)
@@ -658,26 +686,24 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
                 assert each.stages
                 assert each.resident * memory <= 227 << 10
                 assert not each.alone
-                assert each.columns == 1
                 continue
             slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
             assert each.resident * (each.stages * slot + exchanged + 1024) <= 227 << 10
             assert each.stages >= (max(2, depth // components) if each.alone else 3)
-            assert not each.alone or (each.blocks, each.columns) == (1, 1)
-            assert each.columns in ((1, 3) if depth == 96 else (1, 2, 4))
+            assert not each.alone or each.blocks == 1
 
 
 def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
     for descriptor, sequences, keys, split in (
-        (desc, 1, 500, False), (desc, 1, 65536, True), (desc, 14, 640, False), (narrow, 2, 90000, True),
-        (narrow, 1, 2048, True), (narrow, 99, 3000, False),
+        (desc, 1, 500, False), (desc, 1, 65536, True), (narrow, 300, 512, False), (narrow, 2, 90000, True),
+        (narrow, 1, 2048, True),
     ):  # fmt: skip
         found = schedule_of(descriptor, sequences, 1, keys, 32, 8, False, 132, True)
         assert (found.rows, found.split) == (16, split)
     # Programs of one part each are as many as there may be parts.
-    part = Division(True, 1, 2, 6, 1, 1.0, 1.0, 0.0, once=True)
+    part = Division(True, 1, 2, 6)
     schedule = schedule_of_division(part, 99 * 8, 3000, 4)
     assert schedule is not None
     assert schedule.programs == 99 * 8 * 6
@@ -685,32 +711,27 @@ def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
     # Of many rows with few chunks a program merges several.
     merged = [schedule_of_division(part, rows, keys, 4) for rows, keys in ((792, 3000), (100, 3000), (792, 9000))]
     assert [each.merged for each in merged if each is not None] == [4, 0, 0]
-    # One of several lengths may be the longest, and a window has few keys.
-    assert schedule_of(desc, 4, 1, 8000, 32, 8, True, 132, True).split
+    # A window has few keys.
     windowed = attention_descriptor(form(depth=128, window=100))
     assert not schedule_of(windowed, 64, 1, 8000, 32, 8, True, 132, True).split
 
 
-def test_a_division_takes_the_time_of_its_bytes() -> None:
-    """More rows take longer."""
-    for depth in DEVICES:
-        width = 128 if depth == 192 else depth
-        times = []
-        for rows in (8, 64, 128, 156, 512, 4096):
-            work = Work(rows, 4000, 4, depth, width, False)
-            division, programs = division_of(work, 132)
-            times.append(seconds_of(work, division, programs, 132))
-        assert times == sorted(times)
+def test_parts_that_do_not_run_at_once_are_ordered_where_lengths_are_known_alone() -> None:
+    """Pages are read before the lengths, which saves as much."""
+    for keys, layout, ordered in ((9000, "varlen", True), (600, "varlen", False), (9000, "paged", False)):
+        problem = Problem(form(causal=False), ((1, keys), (1, 3)), layout=layout)
+        operands, _ = operands_of(problem, np.random.default_rng(0))
+        assert chosen_schedule(problem.desc, operands, 1).ordered == ordered
 
 
-@pytest.mark.parametrize("depth", DEVICES)
+@pytest.mark.parametrize("depth", CHOICES)
 def test_every_number_of_rows_and_of_keys_has_a_division(depth: int) -> None:
     width = 128 if depth == 192 else depth
     for rows in (1, 100, 200, 3000):
         for keys in (1, 512, 513, 1025, 100000):
             for ragged in (False, True):
-                division, programs = division_of(Work(rows, keys, 4, depth, width, ragged), 132)
-                assert 0 < programs <= rows * division.columns * (-(-keys // 512) if division.split else 1)
+                division = division_of(Work(rows, keys, 4, depth, width, ragged), 132, CHOICES[depth])
+                assert schedule_of_division(division, rows, keys, 4) is not None
 
 
 def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:

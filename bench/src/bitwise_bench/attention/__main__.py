@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.attention import digests, errors, races, timing
-from bitwise_bench.attention.divisions import compile_division
+from bitwise_bench.attention.divisions import compile_divisions
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
 from bitwise_bench.attention.random_problems import NUMBERS, compare_configuration, evaluate_configuration
@@ -103,7 +103,9 @@ def _with_processes(given: Namespace, steps: Sequence[str], keep: Callable[[str,
             for place in range(timing.cases(step))
         ]  # fmt: skip
         if "races" in steps:
-            compiled += [pool.apply_async(compile_division, each) for each in races.calls()]
+            compiled += [
+                pool.apply_async(compile_divisions, (kind, case, (text,))) for kind, case, text, _ in races.calls()
+            ]
         if "correctness" in steps:
             for found in _correctness(pool, _numbers(given.configurations), given.evaluated, given.seconds):
                 keep("correctness", found)

@@ -2,8 +2,8 @@
 
     python -m bitwise_bench.attention.divisions --out FILE --seed 1 --decode 12 --pages 6 --uneven 6
 
-A result has the seconds of every division of heads of the case's width, beside what the model expects of it, the
-number of byte patterns of their outputs, and the seconds of PyTorch's backends.  Shapes that are measured here are not
+A result has the seconds of every division of heads of the case's width, the number of byte patterns of their outputs,
+and the seconds of PyTorch's backends.  Shapes that are measured here are not
 held out.
 """
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,14 +28,18 @@ from bitwise_bench.pinned_reductions.record import environment
 from bitwise_core.output_files import write_text
 
 KINDS = "decode", "pages", "uneven"
+_PARTS = 3
+"""The processes among which the kernels of a case are divided."""
+_SLOW = 3.0
+"""The ratio to the fastest division from which on one call is timed alone."""
 _LONGEST = 4e8
 """The bytes of keys and values above which calls are repeated less often."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write a result after each case."""
+    """Measure, and write a run to the record after each case."""
     parser = command_parser("attention.divisions", __doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the file of the results")
+    parser.add_argument("--out", type=Path, required=True, help="the record, of which earlier runs are kept")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the shapes")
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=int, default=0, help=f"the number of shapes of {kind}")
@@ -50,69 +56,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.workers:
         with get_context("spawn").Pool(given.workers) as pool:
             compiled = [
-                pool.apply_async(compile_division, (kind, case, place))
-                for kind, case in cases for place in range(len(divisions_of(case)))
+                pool.apply_async(compile_divisions, (kind, case, divisions_of(case)[part::_PARTS]))
+                for kind, case in cases for part in range(_PARTS)
             ]  # fmt: skip
             for each in compiled:
                 each.wait(max(0.0, end - time.monotonic()))
             pool.terminate()
+    if given.compile:
+        return 0
     results: list[dict[str, Any]] = []
-    for kind, case in [] if given.compile else cases:
+    runs = json.loads(given.out.read_text())["runs"] if given.out.exists() else []
+    import torch
+
+    versions = {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "driver": timing.driver_version()}
+    runs.append({"environment": environment() | versions, "results": results})
+    for kind, case in cases:
         if time.monotonic() > end:
             break
         results.append({"kind": kind, "case": case, **measured(kind, case)})
-        write_text(given.out, json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
+        write_text(given.out, json.dumps({"runs": runs}) + "\n")
     return 0
 
 
-def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the divisions of the width of a case, and others that might be ones, by what decides their kernels."""
-    from bitwise_nvidia_sm90.attention.few_rows import DEVICES
+DIVISIONS = {
+    64: ("split 4 3 1", "split 4 2 1", "split 1 6 4 alone", "split 1 9 3 alone", "whole 1 9 3 alone", "whole 4 2 1"),
+    96: ("split 4 2 1", "split 1 6 9 alone", "split 1 9 6 alone", "whole 1 2 6", "whole 4 1 2", "whole 4 2 1"),
+    128: ("split 1 2 3", "split 1 1 6", "split 1 6 2 alone", "split 1 3 4 alone", "whole 1 1 6", "whole 1 2 3"),
+    192: ("split 1 1 6", "split 1 2 4", "split 1 5 5 alone", "whole 1 1 6", "whole 1 2 4", "whole 4 1 1"),
+    256: ("split 4 1 1", "split 1 1 6", "split 1 2 3", "whole 1 1 6", "whole 1 2 3", "whole 4 1 1"),
+}
+"""The divisions that are measured, by the width of query and key: blocks, resident programs and stages."""
 
-    found: dict[tuple[Any, ...], Any] = {}
-    for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
-        kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
-        found.setdefault(tuple(kernel.values()), each)
-    return tuple(found.values())
 
-
-def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions in turns and of whole rows, which fill the memory of a multiprocessor."""
+def division_of_text(text: str) -> Any:
+    """Return the division that a text of `DIVISIONS` names."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
-    from bitwise_nvidia_sm90.attention.tree import key_block
 
-    block, components = key_block(depth), min(64, depth & -depth)
-    for kind, alone, blocks, resident in (
-        ("turns", False, 1, 2), ("whole", False, 1, 2), ("once", False, 1, 2),
-        ("whole", False, 4, 1), ("turns", False, 4, 1), ("once", False, 4, 1 if depth > 96 else 3),
-        *((kind, False, 4, 2) for kind in ("once", "whole", "turns")),
-    ):  # fmt: skip
-        memory = (227 << 10) // resident - 2048
-        slot = blocks * block * 2 * (components if alone else depth)
-        exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, (memory - exchanged) // slot)
-        if blocks == 4:
-            # Slots for the values of two tiles or of one lie beside the keys, or for two blocks of 32 KiB.
-            values = 2 * block * (128 if depth == 192 else depth)
-            left = [memory - 128 * block - count * values for count in ((2,) if values >= 1 << 15 else (8, 4))]
-            stages = next((each // slot for each in left if each >= slot), 0)
-        # One warp has no room for outputs of 256 components.
-        least = max(2, depth // components) if alone else 1 if blocks == 4 else 3
-        if stages >= least and not (alone and depth == 256):
-            yield Division(
-                kind != "whole", blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, once=kind != "turns"
-            )  # fmt: skip
+    kind, blocks, resident, stages, *alone = text.split()
+    return Division(kind == "split", int(blocks), int(resident), int(stages), bool(alone))
 
 
-def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
-    """Return a call of attention with one of the divisions, None for the chosen one, or None where it does not apply.
+def divisions_of(case: dict[str, Any]) -> tuple[str, ...]:
+    """Return the texts of the divisions that are measured for heads of the width of a case."""
+    return DIVISIONS[case["depth"]]
 
-    Of a `small` call the keys and values may be repeated.
-    """
+
+def operands_of(kind: str, case: dict[str, Any], small: bool = False) -> tuple[Any, Any]:
+    """Return the descriptor of a case and its operands, the keys and values of which may be repeated where `small`."""
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.launch import attend, schedule_of_division
     from bitwise_nvidia_sm90.attention.tree import attention_descriptor
 
     batch, heads, groups, depth = (case[name] for name in ("batch", "heads", "groups", "depth"))
@@ -151,34 +144,45 @@ def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = Fa
         key, value = (tensor(batch, case["keys"], groups, each) for each in (depth, width))
         extra = {"first_position": 0}
     out = torch.empty((*query.shape[:-1], width), dtype=query.dtype, device="cuda")
-    operands = AttentionOperands(query, key, value, out, 1, longest, **extra)
-    desc = attention_descriptor(form)
-    if place is None:
+    return attention_descriptor(form), AttentionOperands(query, key, value, out, 1, longest, **extra)
+
+
+def call_of(case: dict[str, Any], desc: Any, operands: Any, text: str | None, ordered: bool = False) -> Any:
+    """Return a call of attention with a division, None for the chosen one, or None where it does not apply.
+
+    The descriptor and the operands are those of the case.  With `ordered` programs take long parts first.
+    """
+    from bitwise_nvidia_sm90.attention.launch import attend, schedule_of_division
+
+    if text is None:
         return partial(attend, desc, operands)
-    schedule = schedule_of_division(divisions_of(case)[place], batch * groups, longest, heads // groups)
-    return None if schedule is None else partial(attend, desc, operands, schedule)
+    rows, share = case["batch"] * case["groups"], case["heads"] // case["groups"]
+    schedule = schedule_of_division(division_of_text(text), rows, operands.longest_keys, share)
+    return None if schedule is None else partial(attend, desc, operands, replace(schedule, ordered=ordered))
 
 
-def compile_division(kind: str, case: dict[str, Any], place: int) -> None:
-    """Run one division of a case once, so that its kernels are cached."""
+def compile_divisions(kind: str, case: dict[str, Any], texts: Iterable[str]) -> None:
+    """Run divisions of a case once, so that their kernels are cached."""
     import torch
 
-    call = call_of(kind, case, place, small=True)
-    if call is not None:
-        call()
-        torch.cuda.synchronize()
+    given = operands_of(kind, case, small=True)
+    for text, ordered in product(texts, (False, True) if kind != "decode" else (False,)):
+        call = call_of(case, *given, text, ordered)
+        try:
+            if call is not None:
+                call()
+        except RuntimeError as error:
+            print(f"{kind} {case} {text}: {type(error).__name__}: {error}", flush=True)
+    torch.cuda.synchronize()
 
 
 def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds of the chosen division, of all, and of PyTorch's backends with keys of the mean length."""
     import torch
 
-    from bitwise_nvidia_sm90.attention.few_rows import Work, seconds_of
-
     lengths = drawn.lengths_of(case) if kind == "uneven" else [case["keys"]] * case["batch"]
     mean = -(-sum(lengths) // len(lengths))
-    depth, width = case["depth"], case.get("width", case["depth"])
-    moved = 2 * sum(lengths) * case["groups"] * (depth + width)
+    moved = 2 * sum(lengths) * case["groups"] * (case["depth"] + case.get("width", case["depth"]))
     repetitions = 3 if moved > _LONGEST else 10
 
     def seconds(call: Any) -> float | None:
@@ -191,24 +195,38 @@ def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     backends = timing.implementations(timing.tensors_of(case, 1, mean), False)
     del backends["bitwise"]
     found = {name: seconds(each) for name, each in backends.items()}
-    torch.cuda.empty_cache()
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
-    longest = -(-max(lengths) // case["page"]) * case["page"] if case.get("page") else max(lengths)
-    share = case["heads"] // case["groups"]
-    work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
-    divisions, digests = [], set()
-    for place, division in enumerate(divisions_of(case)):
-        call = call_of(kind, case, place)
+    del backends
+    desc, operands = operands_of(kind, case)
+    chosen = seconds(call_of(case, desc, operands, None))
+    taken: dict[bool, dict[str, float]] = {False: {}, True: {}}
+    digests = set()
+    for ordered, text in product((False, True) if kind != "decode" else (False,), divisions_of(case)):
+        call = call_of(case, desc, operands, text, ordered)
         if call is not None:
-            programs = min(division.resident * processors, work.units(division))
-            expected = seconds_of(work, division, programs, processors)
-            taken = seconds(call)
-            digests.add(hashlib.sha256(call.args[1].out.view(torch.int16).cpu().numpy().tobytes()).hexdigest())
-            divisions.append({"division": asdict(division), "seconds": taken, "expected": expected})
+            operands.out.zero_()
+            least = min(taken[False].values(), default=math.inf)
+            once = _once(call)
+            found_seconds = once if once > _SLOW * least else seconds(call)
+            if found_seconds is not None:
+                taken[ordered][text] = found_seconds
+            digests.add(hashlib.sha256(operands.out.view(torch.int16).cpu().numpy().tobytes()).hexdigest())
     return {
-        "bytes": moved, "backends": found, "chosen": seconds(call_of(kind, case, None)), "divisions": divisions,
+        "bytes": moved, "backends": found, "chosen": chosen, "seconds": taken[False], "ordered": taken[True],
         "patterns": len(digests),
     }  # fmt: skip
+
+
+def _once(call: Any) -> float:
+    """Return the time of one call after another one, without what a graph saves."""
+    import torch
+
+    call()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / 1000
 
 
 if __name__ == "__main__":

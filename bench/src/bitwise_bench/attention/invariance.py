@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from bitwise_bench.attention.divisions import DIVISIONS, division_of_text
+
 CASES = (
     {"depth": 128, "width": 128, "heads": 8, "groups": 2, "keys": 3000},
     {"depth": 64, "width": 64, "heads": 4, "groups": 4, "keys": 1500},
@@ -138,7 +140,6 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.few_rows import DEVICES
     from bitwise_nvidia_sm90.attention.launch import (
         Schedule,
         attend,
@@ -165,17 +166,16 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         schedules += [replace(own, stages=stages) for stages in (1, 2)]
     if rows == 64 and can_take_turns(desc, operands):
         schedules += [
-            Schedule(each, True, split, stages, programs=programs, blocks=blocks, columns=columns)
-            for each, split, stages, programs, blocks, columns in (
-                (64, True, 3, 5, 1, 1), (64, False, 4, 132, 1, 1), (16, False, 3, 5, 1, 1), (16, True, 3, 352, 1, 1),
+            Schedule(each, True, split, stages, programs=programs)
+            for each, split, stages, programs in (
+                (64, True, 3, 5), (64, False, 4, 132), (16, False, 3, 5), (16, True, 3, 352),
             )
         ]  # fmt: skip
     if rows == 64:
         tiles = -(-LAST * query.shape[1] // key.shape[1] // 16) * key.shape[1]
-        found = (
-            schedule_of_division(each, tiles, len(key), 16) for each in DEVICES[int(query.shape[-1])].divisions
-        )  # fmt: skip
-        schedules += [each for each in found if each is not None]
+        divisions = map(division_of_text, DIVISIONS[int(query.shape[-1])])
+        found = (schedule_of_division(each, tiles, len(key), 16) for each in divisions)
+        schedules += [replace(each, ordered=order) for each in found if each is not None for order in (False, True)]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

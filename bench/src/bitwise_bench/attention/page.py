@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, geometric_mean
 from typing import Any
 
 from bitwise_bench.attention.errors import paired
 
-_NAMES = ("bitwise", "cudnn", "flash", "flex", "varlen")
 _BACKENDS = ("cudnn", "flash")
 """The backends that ratios and the errors beside ours are of."""
+_SAME_KEYS = {
+    "flex": "FlexAttention from pages", "varlen": "`varlen_attn`", "gathered, cudnn": "cuDNN after a gather",
+    "gathered, flash": "flash after a gather",
+}  # fmt: skip
+"""What PyTorch has for keys in pages and for lengths that differ."""
+_NAMES = ("bitwise", *_BACKENDS, *_SAME_KEYS)
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
@@ -164,7 +170,7 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
                 *(["Recorded with earlier kernels.\n"] if earlier else []),
                 *([_reached(record[step]["results"], _DRAWN[step])] if step in _DRAWN else []),
                 *(_of_such_keys(record[step]["results"]) if step in _RAGGED else []),
-                _table(record[step]["results"], columns, unit),
+                _table(record[step]["results"], columns, unit, step in _RAGGED),
                 *_missing(record[step].get("missing", ())),
             ]
         if step == "lengths" in record:
@@ -211,10 +217,10 @@ def ratios(record: Mapping[str, Any]) -> dict[str, list[float]]:
     return {name: each for name, each in found.items() if each}
 
 
-def _ratio(result: Mapping[str, Any]) -> float | None:
-    """Return the time of the fastest backend divided by ours, None where one of them is missing."""
+def _ratio(result: Mapping[str, Any], backends: Iterable[str] = _BACKENDS) -> float | None:
+    """Return the time of the fastest of some backends divided by ours, None where one of both is missing."""
     seconds = result["seconds"]
-    best = min((seconds[name] for name in _BACKENDS if seconds.get(name)), default=None)
+    best = min((seconds[name] for name in backends if seconds.get(name)), default=None)
     return best / seconds["bitwise"] if best and seconds.get("bitwise") else None
 
 
@@ -238,18 +244,20 @@ def _reached(results: Sequence[Mapping[str, Any]], least: Mapping[int | None, fl
 
 def _of_such_keys(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return how we compare with what PyTorch has for keys in pages and for lengths that differ, if it was timed."""
-    sentences = []
-    for name, called in (("flex", "FlexAttention from pages"), ("varlen", "`varlen_attn`, with keys of each head,")):
-        found = [
-            each["seconds"][name] / each["seconds"]["bitwise"] for each in results
-            if each["seconds"].get(name) and each["seconds"].get("bitwise")
-        ]  # fmt: skip
-        if found:
-            sentences.append(
-                f"PyTorch's {called} takes {min(found):.2f} to {max(found):.2f} times as long as ours in "
-                f"{len(found)} cases, {geometric_mean(found):.2f} in the geometric mean."
-            )
-    return [" ".join(sentences) + "\n"] if sentences else []
+    found = [(each, ratio) for each in results if (ratio := _ratio(each, _SAME_KEYS)) is not None]
+    if not found:
+        return []
+    fastest = Counter(
+        min((name for name in _SAME_KEYS if each["seconds"].get(name)), key=lambda name: each["seconds"][name])
+        for each, _ in found
+    )
+    ratios = [ratio for _, ratio in found]
+    return [
+        f"With the same keys, the fastest of PyTorch takes {min(ratios):.2f} to {max(ratios):.2f} times as long as "
+        f"ours in {len(found)} cases, {geometric_mean(ratios):.2f} in the geometric mean: "
+        + ", ".join(f"{_SAME_KEYS[name]} in {count}" for name, count in fastest.most_common())
+        + ".\n"
+    ]
 
 
 def _missing(cases: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -322,12 +330,17 @@ def _errors(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(results: Sequence[Mapping[str, Any]], head: Sequence[str], unit: tuple[str, str, float]) -> str:
-    """Return a table of cases; the unit has a name, the amount of a result, and what one of it is."""
+def _table(
+    results: Sequence[Mapping[str, Any]], head: Sequence[str], unit: tuple[str, str, float], ragged: bool = False
+) -> str:  # fmt: skip
+    """Return a table of cases; the unit has a name, the amount of a result, and what one of it is.
+
+    With `ragged` there is a second ratio, to what takes the same keys.
+    """
     called, amount, size = unit
     names = [name for name in _NAMES if any(each["seconds"].get(name) for each in results)]
     with_errors = any(each["errors"] for each in results)
-    lines = [[*head, *(f"{name}, {called}" for name in names), "ratio"]]
+    lines = [[*head, *(f"{name}, {called}" for name in names), "ratio", *(["ratio, same keys"] if ragged else [])]]
     lines[0] += ["error", "error of flash"] if with_errors else []
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
     for each in results:
@@ -336,10 +349,10 @@ def _table(results: Sequence[Mapping[str, Any]], head: Sequence[str], unit: tupl
         found = [str(_CELLS[column](each["case"])) for column in head]
         if each["case"].get("held_out"):
             found[0] = f"*{found[0]}*"
-        found_ratio = _ratio(each)
-        ratio = "-" if found_ratio is None else f"{found_ratio:.2f}"
+        found_ratios = [_ratio(each), *([_ratio(each, _SAME_KEYS)] if ragged else [])]
+        ratios = ["-" if one is None else f"{one:.2f}" for one in found_ratios]
         errors = [_error(each["errors"].get(name)) for name in ("bitwise", "flash")] if with_errors else []
-        lines.append([*found, *speeds, ratio, *errors])
+        lines.append([*found, *speeds, *ratios, *errors])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 

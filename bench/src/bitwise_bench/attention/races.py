@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from bitwise_bench.attention.divisions import call_of, divisions_of
+from bitwise_bench.attention.divisions import call_of, divisions_of, operands_of
 
 CASES = (
     ("decode", {"batch": 5, "keys": 2300, "heads": 16, "groups": 4, "depth": 128}),
@@ -22,9 +22,12 @@ CASES = (
 REPETITIONS = 100
 
 
-def calls() -> list[tuple[str, dict[str, Any], int]]:
-    """Return the kind, the case and the place of the division of every call that is repeated."""
-    return [(kind, dict(case), place) for kind, case in CASES for place in range(len(divisions_of(case)))]
+def calls() -> list[tuple[str, dict[str, Any], str, bool]]:
+    """Return the kind, the case, the division and the order of the parts of every call that is repeated."""
+    return [
+        (kind, dict(case), text, ordered)
+        for kind, case in CASES for text in divisions_of(case) for ordered in {False, kind != "decode"}
+    ]  # fmt: skip
 
 
 def results(seconds: float) -> Iterator[dict[str, Any]]:
@@ -36,11 +39,12 @@ def results(seconds: float) -> Iterator[dict[str, Any]]:
     load = [torch.cuda.Stream() for _ in range(2)]
     matrix = torch.randn(1024, 1024, device="cuda", dtype=torch.bfloat16)
     words = torch.zeros(1 << 24, device="cuda", dtype=torch.int32)
-    for kind, case, place in calls():
-        call = call_of(kind, case, place)
+    for kind, case, text, ordered in calls():
+        desc, operands = operands_of(kind, case)
+        call = call_of(case, desc, operands, text, ordered)
         if call is None or time.monotonic() > end:
             continue
-        out = call.args[1].out
+        out = operands.out
         outputs, first = [], None
         for repetition in range(REPETITIONS):
             with torch.cuda.stream(load[repetition % 2]):
@@ -56,7 +60,5 @@ def results(seconds: float) -> Iterator[dict[str, Any]]:
         found["divisions"] += 1
         other = sum(int(each) > 0 for each in outputs)
         if other:
-            found["different"].append(
-                {"kind": kind, "case": case, "division": str(divisions_of(case)[place]), "runs": other}
-            )
+            found["different"].append({"kind": kind, "case": case, "division": text, "ordered": ordered, "runs": other})
         yield found

@@ -148,11 +148,8 @@ def _results(
     turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000)), "split": draw.random() < 0.6}
     turns["rows"] = draw.choice((16, 64)) if depth in (64, 128) else 16
     few = turns["rows"] == 16
-    turns["blocks"] = draw.choice((1, 2)) if few and depth <= 128 else 1
-    turns["stages"] = 3 if depth == 128 and turns["blocks"] == 2 else turns["stages"]
-    turns["columns"] = draw.choice((1, 2, 4 if depth > 64 else 2)) if few else 1
-    if depth == 96 and turns["columns"] > 1:
-        turns["columns"] = 3
+    turns["blocks"] = draw.choice((1, 4)) if few and depth <= 128 else 1
+    turns["ordered"] = draw.choice((False, True, True)) if few else False
     if few:
         _others_in_turn(turns, depth, width)
     layout = IN_TURN.get(layout, layout)
@@ -223,19 +220,15 @@ def _results(
 
 
 def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp, and the tiles of others have a block for each warp.
-
-    What is drawn for evaluation does not depend on it.
-    """
+    """Let the programs of half of all schedules be one warp; what is drawn for evaluation does not depend on it."""
     draw = random.Random(repr(turns))
     components = min(64, depth & -depth)
     shares = depth // components, width // components
     turns["alone"] = draw.random() < 0.5
     if turns["alone"]:
-        turns |= {"blocks": 1, "columns": 1}
-        turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
-    elif draw.random() < 0.5:
-        turns |= {"blocks": 4, "columns": 1, "stages": draw.randint(1, {64: 4, 96: 2}.get(depth, 1))}
+        turns |= {"blocks": 1, "stages": draw.randint(max(*shares, 2), sum(shares) + 2)}
+    elif turns["blocks"] == 4:
+        turns["stages"] = draw.randint(1, {64: 4, 96: 2}.get(depth, 1))
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:

@@ -111,8 +111,10 @@ LENGTHS = (
     {"lengths": (7000, 500, 20, 2100), "heads": 24, "groups": 8, "depth": 128, "held_out": True},
     {"lengths": _MIXED, "heads": 16, "groups": 16, "depth": 64},
 )
-DRAWN = 20271222
+DRAWN = 20281117
 """The seed of drawn cases."""
+_LARGE, _FEW, _MANY = 4e8, 3, 10
+"""The bytes of keys and values from which on a graph of decoding has few calls, and the calls of graphs."""
 _REPEATED = 2e10
 """The most bytes of keys and values that are repeated for each head of a group."""
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
@@ -270,6 +272,31 @@ def _of_lengths(tensors: list[Any], starts: Any, longest: int) -> dict[str, Call
     }
 
 
+def _gathered(
+    query: Any, pools: list[Any], places: Any, longest: int, visible: Any = None
+) -> dict[str, Callable[[], Any]]:  # fmt: skip
+    """Return calls of PyTorch's backends that gather keys and values first, by implementation.
+
+    `places` has the pages of each sequence, or its rows where the pools are (rows, groups, width).  Sequences have
+    `longest` keys; where their numbers differ, `visible` (batch, 1, 1, longest) says which they have.
+    """
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def backend(name: str) -> Callable[[], Any]:
+        def call() -> Any:
+            gathered = (each[places] if each.ndim == 3 else each[places].flatten(1, 2) for each in pools)
+            key, value = (each[:, :longest].transpose(1, 2) for each in gathered)
+            with sdpa_kernel(getattr(SDPBackend, name)):
+                return torch.nn.functional.scaled_dot_product_attention(
+                    query, key, value, attn_mask=visible, enable_gqa=True
+                )
+
+        return call
+
+    return {f"gathered, {name}": backend(each) for name, each in BACKENDS.items()}
+
+
 def _error(found: Any, exact: Any) -> float:
     """Return the root of the mean square difference from double precision."""
     return float((found.double() - exact).square().mean().sqrt())
@@ -318,10 +345,11 @@ def decode(case: dict[str, Any]) -> dict[str, Any]:
     functions = implementations(tensors, False)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, False)
-    seconds = _measured(functions, lambda function: graph_seconds(function, 10))
+    moved = _bytes_of(case, case["batch"] * case["keys"])
+    seconds = _measured(functions, lambda function: graph_seconds(function, _MANY if moved < _LARGE else _FEW))
     exact = _exact(tensors, False)
     errors = {name: _error(each()[:1, :1], exact) for name, each in functions.items() if seconds[name]}
-    return {"case": case, "seconds": seconds, "bytes": _bytes_of(case, case["batch"] * case["keys"]), "errors": errors}
+    return {"case": case, "seconds": seconds, "bytes": moved, "errors": errors}
 
 
 def _bytes_of(case: dict[str, Any], keys: int) -> int:
@@ -330,7 +358,10 @@ def _bytes_of(case: dict[str, Any], keys: int) -> int:
 
 
 def pages(case: dict[str, Any]) -> dict[str, Any]:
-    """Return seconds of one query for each sequence with keys in pages in a drawn order, and of backends without."""
+    """Return seconds of one query for each sequence with keys in pages in a drawn order.
+
+    Backends have contiguous keys, or gather them from the pages first.
+    """
     import torch
 
     from bitwise_torch import attention_paged
@@ -353,12 +384,13 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
     del functions["bitwise"]
     keys, values = pools
     functions = {"bitwise": lambda: attention_paged(rows, keys, values, table, lengths), **functions}
+    functions |= _gathered(query, pools, table, case["keys"])
     if case.get("flexible"):
         functions["flex"] = _built_once(partial(_flexible_pages, case, [case["keys"]] * case["batch"]))
-    seconds = _measured(functions, lambda function: graph_seconds(function, 10))
+    moved = _bytes_of(case, case["batch"] * case["keys"])
+    seconds = _measured(functions, lambda function: graph_seconds(function, _MANY if moved < _LARGE else _FEW))
     exact = _exact([query, key, value], False)
     found = functions["bitwise"]().transpose(1, 2)[:1, :1]
-    moved = _bytes_of(case, case["batch"] * case["keys"])
     return {"case": case, "seconds": seconds, "bytes": moved, "errors": {"bitwise": _error(found, exact)}}
 
 
@@ -370,21 +402,24 @@ def uneven(case: dict[str, Any]) -> dict[str, Any]:
     mean = -(-sum(lengths) // len(lengths))
     functions = implementations(tensors_of(case, 1, mean), False)
     del functions["bitwise"]
-    functions = {"bitwise": _of_uneven(case, lengths), **functions}
+    given = _uneven_tensors(case, lengths)
+    functions = {"bitwise": _of_uneven(*given), **functions, **_gathered_uneven(*given)}
     if case.get("flexible") and case["page"]:
         functions["flex"] = _built_once(partial(_flexible_pages, case, lengths))
     elif not case["page"] and _bytes_of(case, sum(lengths)) * case["heads"] // case["groups"] < _REPEATED:
         functions["varlen"] = _varlen_of_uneven(case, lengths)
-    seconds = _measured(functions, lambda function: graph_seconds(function, 10))
+    moved = _bytes_of(case, sum(lengths))
+    seconds = _measured(functions, lambda function: graph_seconds(function, _MANY if moved < _LARGE else _FEW))
     torch.cuda.synchronize()
-    return {"case": case, "seconds": seconds, "bytes": _bytes_of(case, sum(lengths)), "errors": {}}
+    return {"case": case, "seconds": seconds, "bytes": moved, "errors": {}}
 
 
-def _of_uneven(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
-    """Return our call of decoding with these lengths, contiguous or in pages in a drawn order."""
+def _uneven_tensors(case: dict[str, Any], lengths: list[int]) -> tuple[Any, list[Any], Any, Any]:
+    """Return the query of each sequence, keys and values, the lengths, and the table of pages in a drawn order.
+
+    Without pages there is no table, and the sequences lie one after the other.
+    """
     import torch
-
-    from bitwise_torch import attention_paged, attention_varlen
 
     size, batch, groups = case["page"], case["batch"], case["groups"]
     generator = torch.Generator(device="cuda").manual_seed(0)
@@ -394,39 +429,62 @@ def _of_uneven(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
 
     query = tensor(batch, case["heads"], case["depth"])
     widths = case["depth"], case.get("width", case["depth"])
+    numbers = torch.tensor(lengths, dtype=torch.int32, device="cuda")
     if not size:
-        key, value = (tensor(sum(lengths), groups, width) for width in widths)
-        query_starts = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
-        key_starts = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
-        return lambda: attention_varlen(query, key, value, query_starts, key_starts, 1, max(lengths), is_causal=True)
-    columns = -(-max(lengths) // size)
+        return query, [tensor(sum(lengths), groups, width) for width in widths], numbers, None
     counts = [-(-each // size) for each in lengths]
     order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(0)).int()
-    table = torch.zeros((batch, columns), dtype=torch.int32)
+    table = torch.zeros((batch, max(counts)), dtype=torch.int32)
     for row, own in enumerate(order.split(counts)):
         table[row, : len(own)] = own
-    key, value = (tensor(sum(counts), size, groups, width) for width in widths)
-    numbers, table = torch.tensor(lengths, dtype=torch.int32, device="cuda"), table.cuda()
-    return lambda: attention_paged(query[:, None], key, value, table, numbers)
+    return query, [tensor(sum(counts), size, groups, width) for width in widths], numbers, table.cuda()
+
+
+def _of_uneven(query: Any, pools: list[Any], numbers: Any, table: Any) -> Callable[[], Any]:
+    """Return our call of decoding with the tensors of `_uneven_tensors`."""
+    import torch
+
+    from bitwise_torch import attention_paged, attention_varlen
+
+    key, value = pools
+    if table is not None:
+        return lambda: attention_paged(query[:, None], key, value, table, numbers)
+    query_starts = torch.arange(len(query) + 1, dtype=torch.int32, device="cuda")
+    key_starts = torch.nn.functional.pad(numbers.cumsum(0), (1, 0)).int()
+    longest = int(numbers.max())
+    return lambda: attention_varlen(query, key, value, query_starts, key_starts, 1, longest, is_causal=True)
+
+
+def _gathered_uneven(query: Any, pools: list[Any], numbers: Any, table: Any) -> dict[str, Callable[[], Any]]:
+    """Return the calls of `_gathered` with the tensors of `_uneven_tensors`; the shorter sequences are padded."""
+    import torch
+
+    longest = int(numbers.max())
+    place = torch.arange(longest, device="cuda")
+    visible = (place < numbers[:, None])[:, None, None]
+    if table is None:
+        starts = numbers.cumsum(0) - numbers
+        table = (starts[:, None] + place).clamp(max=len(pools[0]) - 1)
+    return _gathered(query[:, :, None], pools, table, longest, visible)
 
 
 def _varlen_of_uneven(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
     """Return PyTorch's call of attention of variable lengths for one query of each sequence."""
+    import inspect
+
     import torch
     from torch.nn.attention.varlen import varlen_attn
 
-    # It takes as many groups as heads.
     heads, groups, widths = case["heads"], case["groups"], (case["depth"], case.get("width", case["depth"]))
+    grouped = "enable_gqa" in inspect.signature(varlen_attn).parameters
     query = torch.randn((case["batch"], heads, case["depth"]), device="cuda", dtype=torch.bfloat16)
-    key, value = (
-        torch.randn((sum(lengths), groups, 1, width), device="cuda", dtype=torch.bfloat16)
-        .expand(-1, -1, heads // groups, -1)
-        .reshape(-1, heads, width)
-        for width in widths
-    )
+    pools = [torch.randn((sum(lengths), groups, width), device="cuda", dtype=torch.bfloat16) for width in widths]
+    if not grouped:  # it takes as many groups as heads
+        pools = [each.repeat_interleave(heads // groups, dim=1) for each in pools]
     query_starts = torch.arange(case["batch"] + 1, dtype=torch.int32, device="cuda")
     key_starts = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
-    return lambda: varlen_attn(query, key, value, query_starts, key_starts, 1, max(lengths))
+    options = {"enable_gqa": True} if grouped else {}
+    return lambda: varlen_attn(query, *pools, query_starts, key_starts, 1, max(lengths), **options)
 
 
 def _packed(case: dict[str, Any]) -> tuple[list[Any], Any, int]:
@@ -565,7 +623,7 @@ def _compile_ragged(step: str, case: dict[str, Any]) -> None:
     from bitwise_torch import attention_paged
 
     if step == "uneven":
-        _of_uneven(case, drawn.lengths_of(case))()
+        _of_uneven(*_uneven_tensors(case, drawn.lengths_of(case)))()
     elif "pages" in step:
         columns = -(-case["keys"] // case["page"])
         query = torch.zeros((case["batch"], 1, case["heads"], case["depth"]), dtype=torch.bfloat16, device="cuda")

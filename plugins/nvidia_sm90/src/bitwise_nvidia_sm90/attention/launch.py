@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
 from bitwise_nvidia_sm90.attention.few_rows import CHUNK, Division, Work, division_of
+from bitwise_nvidia_sm90.attention.few_rows_choices import CHOICES
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -21,10 +22,10 @@ class Schedule:
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
     `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
-    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
-    or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
-    take turns leave room for `resident` of them on a multiprocessor.  With `merged`, where programs take chunks in
-    turn, a program of the kernel that merges them has so many rows, else components of one.
+    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows there is a program
+    for each part, and tiles have one or four `blocks`.  The registers leave room for `resident` of these programs on a
+    multiprocessor.  With `merged`, a program of the kernel that merges their chunks has so many rows, else components
+    of one.  With `ordered` programs take the long parts of all sequences first; windows have no such order.
     """
 
     rows: int
@@ -36,10 +37,10 @@ class Schedule:
     span: int = 1
     programs: int = 0
     blocks: int = 1
-    columns: int = 1
     resident: int = 1
     alone: bool = False
     merged: int = 0
+    ordered: bool = False
 
     @property
     def warps(self) -> int:
@@ -81,9 +82,9 @@ def schedule_of(
     if turns and queries * share <= _FEW_ROWS:
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
-        windowed = desc.window is not None
-        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
-        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, work.heads, processors)
+        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
+        division = division_of(work, processors, CHOICES[work.depth])
+        found = schedule_of_division(division, work.rows, keys, work.heads, processors)
         assert found is not None
         return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
@@ -124,11 +125,10 @@ def schedule_of_division(
     chunks = -(-keys // CHUNK)
     if division.split and chunks == 1:
         return None
-    parts = rows * division.columns * (chunks if division.split else 1)
+    parts = rows * (chunks if division.split else 1)
     return Schedule(
-        _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
-        programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone,
+        _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, programs=parts,
+        resident=division.resident, alone=division.alone,
         merged=_merged_rows(rows * heads, chunks, processors) if division.split else 0,
     )  # fmt: skip
 
@@ -329,35 +329,33 @@ def _turns_calls(
     )  # fmt: skip
     share = heads // groups
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
-    parts = sequences * groups * tiles * (chunks if schedule.split else 1)
-    columns = schedule.columns
-    places = parts * columns
-    if schedule.split and desc.window is not None:
-        touched = (desc.window + queries + desc.chunk - 3) // desc.chunk + 1
-        places = places // chunks * min(chunks, touched)
+    places = sequences * groups * tiles
+    if schedule.split:
+        touched = chunks if desc.window is None else (desc.window + queries + desc.chunk - 3) // desc.chunk + 1
+        places *= min(chunks, touched)
+    # Few rows have a program for each part.
+    programs = places if schedule.rows == _FEW_ROWS else min(schedule.programs, places)
     stored = _stored_rows(operands, schedule)
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     states: tuple[Any, Any, Any] = None, None, None
     merge: list[Call] = []
     if schedule.split:
-        states = _states(parts * stored, width, workspace)
+        states = _states(sequences * groups * tiles * chunks * stored, width, workspace)
         merging = _merge_of_rows_call if schedule.merged else _merge_call
         merge = [merging(desc, operands, schedule, states, tiles, chunks)]
     if schedule.alone:
         return [_alone_call(desc, operands, schedule, states, places), *merge]
-    # A width that is no power of 2 has two parts, or is divided among the columns.
+    # A width that is no power of 2 has two parts.
     first, rest = _power_below(depth), depth - _power_below(depth)
     own, own_rest = _power_below(width), width - _power_below(width)
-    if columns > 1:
-        own, own_rest = width // columns, 0
     apart = schedule.blocks == _BLOCKS_OF_WARPS
     maps = [_key_map(operands, operands.key, desc.key_block, each, apart) for each in (first, rest)]
     maps += [_key_map(operands, operands.value, desc.key_block, each, apart) for each in (own, own_rest)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
-        (min(schedule.programs, places), 1, 1),
+        (programs, 1, 1),
         (
             query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks,
             *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
@@ -369,8 +367,8 @@ def _turns_calls(
             "M": schedule.rows, "N": schedule.blocks * desc.key_block, "BLOCK": desc.key_block, "CHUNK": desc.chunk,
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, **_division(schedule, chunks, places),
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "CAP": desc.cap_factor is not None, **_division(desc, schedule, chunks), "ONCE": programs >= places,
+            "LOGARITHMS": logarithms is not None,
             "VALUES": value_slots(schedule, desc.key_block, depth, width) if apart else 0,
         },
         schedule.warps,
@@ -405,9 +403,9 @@ def _alone_call(
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
     components = min(64, depth & -depth)
     return Call(
-        "warps_in_turn",
-        "visit_parts_alone",
-        (min(schedule.programs, places), 1, 1),
+        "part_of_one_warp",
+        "compute_part",
+        (places, 1, 1),
         (
             query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
             out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
@@ -420,7 +418,7 @@ def _alone_call(
             "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None,
+            **_division(desc, schedule, chunks), "LOGARITHMS": logarithms is not None,
         },
         schedule.warps,
         1,
@@ -429,12 +427,12 @@ def _alone_call(
     )  # fmt: skip
 
 
-def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
-    """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
+def _division(desc: AttentionDesc, schedule: Schedule, chunks: int) -> dict[str, Any]:
+    """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row."""
     return {
         "SPLIT": schedule.split,
         "SEVERAL": chunks > 1 and not schedule.split,
-        "ONCE": schedule.programs >= places,
+        "ORDERED": schedule.ordered and desc.window is None,
     }
 
 
@@ -548,6 +546,10 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
         can_take_turns(desc, operands), int(operands.value.shape[-1]),
     )  # fmt: skip
+    if found.rows == _FEW_ROWS and operands.key_starts is not None and found.programs > found.resident * processors:
+        # Where not all parts run at once, programs end together if the last ones are short.  With pages the first
+        # ones are read before the lengths are known, which saves as much.
+        return replace(found, ordered=True)
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
     apart = (operands.query_share, operands.query_step) != (1, 1)
     if (many or apart) and can_specialise(desc, operands):

@@ -13,6 +13,8 @@ from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
+from bitwise_nvidia_sm90.attention.kernels.rings import next_slot, release_after_loads
+from bitwise_nvidia_sm90.attention.kernels.states_of_chunks import after_chunk, empty_output
 
 NOTHING = gl.constexpr(float("-inf"))
 
@@ -183,3 +185,58 @@ def add_blocks(
                 mbarrier.arrive(empty.index(STAGES + first))
                 first = gl.where(first == COUNT - 1, 0, first + 1)
     return slot, phase, top, total, outs
+
+
+@gluon.jit
+def rows_of_blocks(
+    rings, q, begin, end, slot, phase, v_slot, v_phase, plain, positions, own_keys, window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
+    CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr, VALUES: gl.constexpr,
+):  # fmt: skip
+    """Visit the keys of a part with 16 rows, and a block of each tile in each warp; see `many_rows`."""
+    k_ring, k_rest, v_ring, v_rest, full, empty = rings
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    COUNT: gl.constexpr = N // BLOCK
+    top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    outs = empty_output(M, DV1, DV2, OUT)
+    state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    state_outs = empty_output(M, DV1, DV2, OUT)
+    greatest_scores = gl.allocate_shared_memory(gl.float32, [COUNT, M], layout_of_rows(2))
+    sums = gl.allocate_shared_memory(gl.float32, [COUNT, M], layout_of_rows(2))
+    exchanged = gl.allocate_shared_memory(k_ring.dtype, [COUNT, M, BLOCK], layout_of_exchange(3))
+    AHEAD: gl.constexpr = STAGES > 1  # as in `few_rows`
+    s = scores_of_blocks(q, k_ring, k_rest, full, slot, phase, BLOCK, D1, D2, STAGES)
+    release_after_loads(empty, slot)
+    slot, phase = next_slot(slot, phase, STAGES)
+    last = (end - 1) // N * N
+    for start in range(begin, last, N):
+        state_top, state_total, state_outs, top, total, outs = after_chunk(
+            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        )
+        if AHEAD:
+            next_s = scores_of_blocks(q, k_ring, k_rest, full, slot, phase, BLOCK, D1, D2, STAGES)
+        s = visible_scores_of_blocks(
+            s, start, plain, positions, own_keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
+        )
+        v_slot, v_phase, top, total, outs = add_blocks(
+            s, v_ring, v_rest, full, empty, v_slot, v_phase, N, N, top, total, outs, scale, greatest_scores, sums,
+            exchanged, BLOCK, DV1, DV2, STAGES, VALUES, False,
+        )  # fmt: skip
+        if AHEAD:  # all warps have met since they loaded the keys
+            mbarrier.arrive(empty.index(slot))
+        else:
+            next_s = scores_of_blocks(q, k_ring, k_rest, full, slot, phase, BLOCK, D1, D2, STAGES)
+            release_after_loads(empty, slot)
+        s = next_s
+        slot, phase = next_slot(slot, phase, STAGES)
+    state_top, state_total, state_outs, top, total, outs = after_chunk(
+        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+    )
+    s = visible_scores_of_blocks(s, last, plain, positions, own_keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP)
+    # What is behind the last key of a sequence belongs to others.
+    v_slot, v_phase, top, total, outs = add_blocks(
+        s, v_ring, v_rest, full, empty, v_slot, v_phase, end - last, own_keys - last, top, total, outs, scale,
+        greatest_scores, sums, exchanged, BLOCK, DV1, DV2, STAGES, VALUES, RAGGED,
+    )  # fmt: skip
+    return state_top, state_total, state_outs, top, total, outs, slot, phase, v_slot, v_phase

@@ -9,6 +9,9 @@ from triton.language.extra.cuda import gdc_wait
 
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import lengths_of
 
+AT_ONCE = gl.constexpr(256)
+"""The sequences whose lengths are read at once."""
+
 
 @gluon.jit
 def first_chunk(own, window, CHUNK: gl.constexpr):
@@ -28,6 +31,91 @@ def place_among_equal(place, width, chunks, groups, sequences):
     of_chunk = width * sequences
     sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
     return sequence, place % groups, place % width // groups, place // of_chunk
+
+
+@gluon.jit
+def keys_of_sequences(first, query_starts, key_starts, key_lengths, queries, keys, sequences):
+    """Return the numbers of 256 sequences from `first` on, and the keys of those that have queries, else 0.
+
+    A sequence counts as one of at most `keys` keys, so that a longer one takes no place of another.
+    """
+    sequence = first + gl.arange(0, AT_ONCE, gl.BlockedLayout([8], [32], [gl.num_warps()], [0]))
+    own_queries, own_keys, _ = lengths_of(
+        sequence, query_starts, key_starts, key_lengths, queries, keys, 0, sequences, False
+    )
+    real = (sequence < sequences) & (own_queries > 0)
+    return sequence, gl.where(real, gl.minimum(own_keys, keys), 0)
+
+
+@gluon.jit
+def share_of_longest(own, keys):
+    """Return how many 64ths of the longest length sequences of these lengths have, rounded down; at most 63."""
+    return (own.to(gl.int64) * 64 // (keys + 1)).to(gl.int32)
+
+
+@gluon.jit
+def sum_of_two(left, right):
+    """Return the sum of two integers."""
+    return left + right
+
+
+@gluon.jit
+def sequence_of_rank(rank, number, counts):
+    """Return the number of the sequence to which a rank belongs, where each has `counts` ranks; and its rank in it.
+
+    Both are 0 where the rank is behind the last, and the number is one more than the sequence's.
+    """
+    behind = gl.associative_scan(counts, 0, sum_of_two)
+    own = (rank >= behind - counts) & (rank < behind)
+    return gl.sum(gl.where(own, number + 1, 0), axis=0), gl.sum(gl.where(own, rank - behind + counts, 0), axis=0)
+
+
+@gluon.jit
+def chunk_in_order(
+    rank, query_starts, key_starts, key_lengths, queries, keys, sequences, CHUNK: gl.constexpr
+):  # fmt: skip
+    """Return the sequence and the chunk of a rank: whole chunks come first, and then the shorter ones of all ends.
+
+    Behind the last rank is the sequence behind the last.
+    """
+    found, chunk = rank * 0, rank * 0
+    for first in range(0, sequences, AT_ONCE):
+        number, own = keys_of_sequences(first, query_starts, key_starts, key_lengths, queries, keys, sequences)
+        one, place = sequence_of_rank(rank, number, own // CHUNK)
+        found, chunk, rank = found + one, chunk + place, rank - gl.sum(own // CHUNK, axis=0)
+    if found == 0:
+        for first in range(0, sequences, AT_ONCE):
+            number, own = keys_of_sequences(first, query_starts, key_starts, key_lengths, queries, keys, sequences)
+            short = (own % CHUNK > 0).to(gl.int32)
+            one, _ = sequence_of_rank(rank, number, short)
+            found, rank = found + one, rank - gl.sum(short, axis=0)
+            chunk += gl.sum(gl.where(number + 1 == one, own // CHUNK, 0), axis=0)
+    return gl.where(found > 0, found - 1, sequences), chunk
+
+
+@gluon.jit
+def sequence_in_order(rank, query_starts, key_starts, key_lengths, queries, keys, sequences):
+    """Return the sequence of a rank: longer ones come first, by 64ths of the longest length.
+
+    Behind the last rank is the sequence behind the last.
+    """
+    size, step = rank * 0, rank * 0 + 32
+    while step > 0:
+        count = rank * 0
+        for first in range(0, sequences, AT_ONCE):
+            _, own = keys_of_sequences(first, query_starts, key_starts, key_lengths, queries, keys, sequences)
+            count += gl.sum((share_of_longest(own, keys) >= size + step).to(gl.int32), axis=0)
+        size, step = gl.where(count > rank, size + step, size), step // 2
+    found = rank * 0
+    for first in range(0, sequences, AT_ONCE):
+        _, own = keys_of_sequences(first, query_starts, key_starts, key_lengths, queries, keys, sequences)
+        rank -= gl.sum((share_of_longest(own, keys) > size).to(gl.int32), axis=0)
+    for first in range(0, sequences, AT_ONCE):
+        number, own = keys_of_sequences(first, query_starts, key_starts, key_lengths, queries, keys, sequences)
+        equal = ((share_of_longest(own, keys) == size) & (number < sequences)).to(gl.int32)
+        one, _ = sequence_of_rank(rank, number, equal)
+        found, rank = found + one, rank - gl.sum(equal, axis=0)
+    return gl.where(found > 0, found - 1, sequences)
 
 
 @gluon.jit
@@ -71,10 +159,16 @@ def part_of_place(
     place, width, chunks, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
     sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ORDERED: gl.constexpr,
 ):  # fmt: skip
     """Return the part of a place: the sequence, the group, the tile, the keys from first to last; whether it is one."""
     sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
+    if ORDERED:
+        lengths = query_starts, key_starts, key_lengths, queries, keys, sequences
+        if SPLIT:
+            sequence, chunk = chunk_in_order(place // width, *lengths, CHUNK)
+        else:
+            sequence = sequence_in_order(place // width, *lengths)
     own = lengths_of(
         sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
     )  # fmt: skip
@@ -88,7 +182,7 @@ def part_of_place(
 def next_part(
     place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr, ORDERED: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place on.
 
@@ -100,7 +194,7 @@ def next_part(
     width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
     sequence, group, tile, begin, end, found = part_of_place(
         place, width, chunks, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-        sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+        sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ORDERED,
     )  # fmt: skip
     if ONCE:
         sequence = gl.where(found, sequence, sequences)
@@ -109,7 +203,7 @@ def next_part(
             place += gl.num_programs(0)
             sequence, group, tile, begin, end, found = part_of_place(
                 place, width, chunks, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-                groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+                groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ORDERED,
             )  # fmt: skip
     return place, sequence, group, tile, begin, end
 
@@ -118,12 +212,12 @@ def next_part(
 def part_after(
     place, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr, ORDERED: gl.constexpr,
 ):  # fmt: skip
     """Return the part of a program after the one of a place, as `next_part` does."""
     return next_part(
         place + gl.num_programs(0), query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-        groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE, ORDERED,
     )  # fmt: skip
 
 
@@ -131,7 +225,7 @@ def part_after(
 def first_part(
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr, ORDERED: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts, after the end of the kernel before, whose results may be read then."""
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
@@ -139,7 +233,7 @@ def first_part(
         gdc_wait()
     place, sequence, group, tile, begin, end = next_part(
         gl.program_id(0), query_starts, key_starts, key_lengths, queries, keys, first_position,
-        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE, ORDERED,
     )  # fmt: skip
     if not RAGGED:
         gdc_wait()

@@ -1,4 +1,4 @@
-"""The Gluon kernel of attention for few queries whose programs are one warp each, and take chunks or rows in turn.
+"""The Gluon kernel of attention for few queries whose programs are one warp each, and have one part of the work each.
 
 It computes the tree of `chunks.forward`, as `chunk_turns.visit_parts` does.  A warp has all 16 rows, so that it
 exchanges nothing with others, and the many programs of a multiprocessor hide the time that each takes for a block.  A
@@ -15,17 +15,11 @@ from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
-    add_few,
-    after_chunk,
-    first_pages,
-    known_pages,
-    next_slot,
-    product_layout,
-    store_output,
-    store_state,
-)
-from bitwise_nvidia_sm90.attention.kernels.parts import first_part, part_after
+from bitwise_nvidia_sm90.attention.kernels.copies_of_parts import first_pages, known_pages
+from bitwise_nvidia_sm90.attention.kernels.parts import first_part
+from bitwise_nvidia_sm90.attention.kernels.rings import next_slot
+from bitwise_nvidia_sm90.attention.kernels.rows_of_all_warps import add_few, product_layout
+from bitwise_nvidia_sm90.attention.kernels.states_of_chunks import after_chunk, store_output, store_state
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     copy_tile,
     lengths_of,
@@ -38,34 +32,17 @@ NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
-def source_of_keys(sequence, given, page_batch, PAGE: gl.constexpr):
-    """Return where the keys of a sequence lie: a batch of the map, the first row, their number, a place of pages."""
-    _, key_starts, key_lengths, _, keys, _, _, _, sequences = given
-    batch, first, own_keys, page = sequence, sequence * 0, sequence * 0 + keys, sequence.to(gl.int64) * page_batch
-    real = sequence < sequences
-    if key_starts is not None:
-        batch, first = sequence * 0, gl.load(key_starts + sequence, mask=real, other=0)
-    if PAGE:
-        own_keys = gl.load(key_lengths + sequence, mask=real, other=0)
-    return batch, first, own_keys, page
-
-
-@gluon.jit
 def copied(
-    cursor, slot, kind: gl.constexpr, of_copies, given,
-    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, ONCE: gl.constexpr,
+    start, numbers, slot, kind: gl.constexpr, of_copies,
+    N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, PAGE: gl.constexpr,
 ):  # fmt: skip
-    """Start the copy of S components of the cursor's block to a slot, and return the cursor of the copy after it.
+    """Start the copy of S components of the block from key `start` on to a slot; return where the next copy begins.
 
-    The kinds of a block are its KP shares of keys, and then the VP shares of values.  Behind the last block of the
-    program nothing is copied.
+    The kinds of a block are its KP shares of keys, and then the VP shares of values.  `numbers` are the pages of the
+    block, and are returned for the next copy too.  Behind the last block nothing is copied.
     """
-    key_map, value_map, parts, full, pages, page_batch = of_copies
-    query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences = given
-    place, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
-    if sequence < sequences:
+    key_map, value_map, parts, full, pages, page, batch, group, first, own_keys, end = of_copies
+    if start < end:
         bar = full.index(slot)
         mbarrier.expect(bar, N * S * 2)
         if kind < KP:
@@ -74,16 +51,8 @@ def copied(
             copy_tile(value_map, parts, slot, bar, numbers, batch, group, first, start, (kind - KP) * S, N, S, PAGE)
     if kind == KP + VP - 1:
         start += N
-        if ONCE:
-            sequence = gl.where(start >= end, sequences, sequence)
-        elif (start >= end) & (sequence < sequences):
-            place, sequence, group, _tile, start, end = part_after(
-                place, query_starts, key_starts, key_lengths, queries, keys,
-                first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-            )  # fmt: skip
-            batch, first, own_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
         numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
-    return place, sequence, group, start, end, batch, first, own_keys, page, numbers
+    return start, numbers
 
 
 @gluon.jit
@@ -122,44 +91,21 @@ def shares_of_zeros(M: gl.constexpr, S: gl.constexpr, COUNT: gl.constexpr, OUT: 
 
 @gluon.jit
 def refilled(
-    cursor, slot, FIRST: gl.constexpr, COUNT: gl.constexpr, of_copies, given,
-    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
+    copy, numbers, slot, FIRST: gl.constexpr, COUNT: gl.constexpr, of_copies,
+    N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Start copies to COUNT slots from `slot` on, which had the kinds from FIRST on and have been read.
 
-    Return the cursor of the copy after them.
+    Return where the copy after them begins, and its pages.
     """
     fence_async_shared()
     gl.thread_barrier()
     for share in gl.static_range(COUNT):
-        cursor = copied(
-            cursor, slot, (FIRST + share + STAGES) % (KP + VP), of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE,
-            CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        copy, numbers = copied(
+            copy, numbers, slot, (FIRST + share + STAGES) % (KP + VP), of_copies, N, S, KP, VP, PAGE
         )  # fmt: skip
         slot = gl.where(slot == STAGES - 1, 0, slot + 1)
-    return cursor
-
-
-@gluon.jit
-def visited_keys(
-    cursor, slot, phase, q, ring, of_copies, given,
-    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
-):  # fmt: skip
-    """Compute the scores of a block, and start copies to its slots.
-
-    Return the cursor of the next copy, the slot after those of the keys, its phase, and the scores.
-    """
-    before = slot
-    scores, slot, phase = scores_of_block(q, ring, of_copies[3], slot, phase, N, S, STAGES)
-    cursor = refilled(
-        cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-        ONCE, STAGES,
-    )  # fmt: skip
-    return cursor, slot, phase, scores
+    return copy, numbers
 
 
 @gluon.jit
@@ -184,33 +130,27 @@ def queries_of_part(
 
 @gluon.jit
 def after_block(
-    cursor, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, given, scale,
+    copy, numbers, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, window, scale,
     cap_factor, PARTIAL: gl.constexpr,
-    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    CAP: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
+    N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Compute a block, and start copies to its slots.
 
-    Return the cursor of the next copy, the next slot and its phase, and the state of the chunk.  What is behind the
-    last key of a PARTIAL block belongs to others.
+    Return where the next copy begins and its pages, the next slot and its phase, and the state of the chunk.  What is
+    behind the last key of a PARTIAL block belongs to others.
     """
-    window = given[6]
-    cursor, slot, phase, s = visited_keys(
-        cursor, slot, phase, q, ring, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
-        SPLIT, ONCE, STAGES,
-    )  # fmt: skip
+    before = slot
+    s, slot, phase = scores_of_block(q, ring, of_copies[3], slot, phase, N, S, STAGES)
+    copy, numbers = refilled(copy, numbers, before, 0, KP, of_copies, N, S, KP, VP, PAGE, STAGES)
     before = slot
     values, slot, phase = values_of_block(ring, of_copies[3], slot, phase, N, S, VP, STAGES)
     top, total, outs = add_few(
-        (s,), (values,), start, plain, positions, own_keys, window, cap_factor, own_keys - start if PARTIAL else N, top,
+        s, values, start, plain, positions, own_keys, window, cap_factor, own_keys - start if PARTIAL else N, top,
         total, outs, scale, None, N, CAUSAL, WINDOW, CAP, PARTIAL,
     )  # fmt: skip
-    cursor = refilled(
-        cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
-        ONCE, STAGES,
-    )  # fmt: skip
-    return cursor, slot, phase, top, total, outs
+    copy, numbers = refilled(copy, numbers, before, KP, VP, of_copies, N, S, KP, VP, PAGE, STAGES)
+    return copy, numbers, slot, phase, top, total, outs
 
 
 @gluon.jit(
@@ -219,7 +159,7 @@ def after_block(
         "logarithm_batch", "logarithm_step", "logarithm_head", "page_batch",
     ]
 )  # fmt: skip
-def visit_parts_alone(
+def compute_part(
     query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
@@ -229,19 +169,18 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    ONCE: gl.constexpr,
+    ORDERED: gl.constexpr,
 ):  # fmt: skip
-    """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
+    """Compute a part of a sequence: with SPLIT store its state, else the output of its rows.
 
-    Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With ONCE a program has one
-    part.  The other arguments are those of `chunk_turns.visit_parts`.
+    Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  The other arguments are
+    those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     SCORES: gl.constexpr = product_layout(N, True, 1)
     OUT: gl.constexpr = SCORES
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    KINDS: gl.constexpr = KP + VP
     parts = parts_of_ring(key_map, STAGES, N, S)
     ring = ring_of_parts(key_map, parts, STAGES, N, S)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -251,34 +190,32 @@ def visit_parts_alone(
     if RAGGED:
         gdc_wait()  # the next kernel reads the lengths at once
     gdc_launch_dependents()
-    of_copies = key_map, value_map, parts, full, pages, page_batch
-    given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
-    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
+    EARLY: gl.constexpr = (PAGE > 0) and not (WINDOW or ORDERED)
     early = ()
     if EARLY:
         early = first_pages(
             key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
         )  # fmt: skip
-    place, sequence, group, tile, begin, end = first_part(
+    _place, sequence, group, tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, True, ORDERED,
     )  # fmt: skip
-    batch, first, of_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
-    if EARLY:
-        numbers = known_pages(key_map, early, of_keys, begin, N)
-    else:
-        numbers = pages_of_tile(key_map, pages, page, of_keys, begin, N, PAGE)
-    cursor = place, sequence, group, begin, end, batch, first, of_keys, page, numbers
-    for stage in gl.static_range(STAGES):
-        cursor = copied(
-            cursor, stage, stage % KINDS, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
-            WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
-    slot, phase = gl.to_tensor(0), gl.to_tensor(0)
-    while sequence < sequences:
+    if sequence < sequences:
         own_queries, own_keys, own_first = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
+        batch, first, page = sequence, sequence * 0, sequence.to(gl.int64) * page_batch
+        if key_starts is not None:
+            batch, first = sequence * 0, gl.load(key_starts + sequence)
+        if EARLY:
+            numbers = known_pages(key_map, early, own_keys, begin, N)
+        else:
+            numbers = pages_of_tile(key_map, pages, page, own_keys, begin, N, PAGE)
+        of_copies = key_map, value_map, parts, full, pages, page, batch, group, first, own_keys, end
+        copy = begin
+        for stage in gl.static_range(STAGES):
+            copy, numbers = copied(copy, numbers, stage, stage % (KP + VP), of_copies, N, S, KP, VP, PAGE)
+        slot, phase = gl.to_tensor(0), gl.to_tensor(0)
         q = queries_of_part(
             query, query_starts, sequence, group, tile, own_queries, query_batch, query_step, query_head, M, S, KP,
             GROUP, QUERIES,
@@ -294,39 +231,30 @@ def visit_parts_alone(
         state_top, state_total = top, total
         state_outs = shares_of_zeros(M, S, VP, OUT)
         row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
+        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries
         last = (end - 1) // N * N
         for start in range(begin, last, N):
             state_top, state_total, state_outs, top, total, outs = after_chunk(
                 start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
-            cursor, slot, phase, top, total, outs = after_block(
-                cursor, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
-                scale, cap_factor, False, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
-                ONCE, STAGES,
+            copy, numbers, slot, phase, top, total, outs = after_block(
+                copy, numbers, slot, phase, q, start, plain, positions, own_keys, top, total, outs, ring, of_copies,
+                window, scale, cap_factor, False, N, S, KP, VP, PAGE, CAUSAL, WINDOW, CAP, STAGES,
             )  # fmt: skip
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
-        cursor, slot, phase, top, total, outs = after_block(
-            cursor, slot, phase, q, last, plain, positions, own_keys, top, total, outs, ring, of_copies, given,
-            scale, cap_factor, RAGGED, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT,
-            ONCE, STAGES,
+        copy, numbers, slot, phase, top, total, outs = after_block(
+            copy, numbers, slot, phase, q, last, plain, positions, own_keys, top, total, outs, ring, of_copies, window,
+            scale, cap_factor, RAGGED, N, S, KP, VP, PAGE, CAUSAL, WINDOW, CAP, STAGES,
         )  # fmt: skip
         packed = tile * M + gl.arange(0, M, ROWS)
         inside = packed // GROUP < own_queries
         if not SPLIT:
             store_output(
-                output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
+                output, logarithms, query_starts, sinks, sequence, group, packed, inside, state_top, state_total,
                 state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
                 logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
             )  # fmt: skip
         else:
-            store_state(states, begin // CHUNK, top, total, outs, M, GROUP, S, S, WIDTH, OUT)
-        if ONCE:
-            sequence = sequences
-        else:
-            place, sequence, group, tile, begin, end = part_after(
-                place, query_starts, key_starts, key_lengths, queries, keys,
-                first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-            )  # fmt: skip
+            store_state(states, (end - 1) // CHUNK, top, total, outs, M, GROUP, S, S, WIDTH, OUT)
