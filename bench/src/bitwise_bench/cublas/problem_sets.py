@@ -2,8 +2,9 @@
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
-`second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k` and `short`, and to the products
-of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.
+`second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k`, `short` and `one-wave`, and to
+the products of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs
+fitted before.
 No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `eleventh-held-out`, is in another
 set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
@@ -270,6 +271,8 @@ _MIXED = (
 """The rows, columns and values of k of products of `mixed_products`, in turn, and of what these are multiples."""
 _FEW_K = (8, 8, 16, 16, 24, 32, 32, 48, 64, 96, 128)
 """The values of k of products of `few_k`: the ranks of adapters."""
+_FEWEST_OF_WAVE, _MOST_OF_WAVE = 3 << 30, 8 << 30
+"""The multiplications of a product whose tiles fill the device about once."""
 _MOST_OF_SHORT = 6e9
 """The multiplications of the largest product of `short_products`."""
 _MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
@@ -474,8 +477,8 @@ def eleventh_held_out() -> list[Problem]:
 
 
 def _others_than(*names: str) -> tuple[Callable[[], list[Problem]], ...]:
-    """Return the sets but for these and the published one."""
-    return tuple(make for name, make in SETS.items() if name not in (*names, "published"))
+    """Return the sets but for these, the published one and those that were made after the eleventh held-out set."""
+    return tuple(make for name, make in SETS.items() if name not in (*names, "published", *_SETS_AFTER_ELEVENTH))
 
 
 def gapped(seed: int, count: int) -> list[Problem]:
@@ -530,6 +533,27 @@ def short_products(seed: int, count: int) -> list[Problem]:
             m = n = k
         found.append(Problem(f"short-{number % 5}", m, n, k, layout, dtype))
     return _outside_of_eighth(found)
+
+
+def one_wave(seed: int, count: int) -> list[Problem]:
+    """Return drawn aligned products of 257 to 1,000 rows whose tiles fill the device about once, with many k.
+
+    They take some fifteen to thirty microseconds, in all layouts and both types.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        layout, dtype = dice.choice(("nn", "nt", "tn", "tt")), dice.choice(("bfloat16", "float16"))
+        while True:
+            m = _drawn(dice, 257, 1000, 8 if layout[0] == "t" else 1)
+            n, k = _drawn(dice, 768, 4096, (64, 8)[number % 2]), _drawn(dice, 2048, 6144, 8)
+            if _FEWEST_OF_WAVE <= m * n * k <= _MOST_OF_WAVE:
+                break
+        found.append(Problem(f"wave-{number % 5}", m, n, k, layout, dtype))
+    unseen = _pairs_of((
+        *_FIRST_HELD_OUT, seventh_held_out, eighth_held_out, ninth_held_out, tenth_held_out, eleventh_held_out,
+    ))  # fmt: skip
+    return [each for each in found if (each.n, each.k) not in unseen]
 
 
 def gathered_rows(seed: int, count: int) -> list[Problem]:
@@ -1007,7 +1031,11 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out", "tenth-held-out", "eleventh-held-out")
+_SETS_AFTER_ELEVENTH = ("one-wave",)
+"""The sets that were made after the eleventh held-out set."""
+_SETS_AFTER_EIGHTH = (
+    "gaps", "few-k", "short", "ninth-held-out", "tenth-held-out", "eleventh-held-out", *_SETS_AFTER_ELEVENTH,
+)  # fmt: skip
 """The sets that were made after the eighth held-out set."""
 _SETS_AFTER_SEVENTH = (
     "large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out", *_SETS_AFTER_EIGHTH,
@@ -1064,6 +1092,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "gaps": lambda: gapped(_SEED + 121, 96),
     "few-k": lambda: few_k(_SEED + 122, 56),
     "short": lambda: short_products(_SEED + 123, 80),
+    "one-wave": lambda: one_wave(_SEED + 181, 72),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

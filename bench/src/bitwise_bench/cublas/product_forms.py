@@ -55,6 +55,7 @@ _MOST_PRODUCTS = {False: 1 << 31, True: 1 << 34}
 """Multiplications of a call, by whether elements are compared."""
 _PADDED = 0.15
 """The share of matrices with gaps between rows."""
+UNFINISHED = "the run was ended before its time"
 _FP8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", **_FP8}
 
@@ -499,11 +500,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update(SETTINGS[given.setting].get("environment", {}))
     # Workers are new processes, whose environment this one's is.
     task = (given.seed, kinds, given.elements, types, given.setting, given.exponents, given.regimes)
-    rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
     drawn = {"seed": given.seed, "setting": given.setting, "kinds": kinds, "types": types}
     drawn |= {"exponents": given.exponents} if given.exponents else {}
     drawn |= {"regimes": given.regimes} if given.regimes != REGIMES else {}
-    record = record_of(rows, died, {**environment(), **drawn}, "elements" if given.elements else "outputs")
+    about, compared = {**environment(), **drawn}, "elements" if given.elements else "outputs"
+    if given.out is not None:  # a run that is ended early has a record, too
+        given.out.write_text(
+            json.dumps(record_of([], [UNFINISHED], about, compared), indent=1) + "\n", encoding="utf-8"
+        )
+    rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
+    record = record_of(rows, died, about, compared)
     counts, reasons = record["outcomes"], Counter(record["reasons"])
     unequal = [row for row in rows if row[3] in ("different", "failed")]
     if given.out is not None:
