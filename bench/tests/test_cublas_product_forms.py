@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bitwise_bench.cublas import product_forms
 from bitwise_bench.cublas.addend_orders import Sample, counted, feature_counts, samples
 from bitwise_bench.cublas.product_form_records import lines_of, main, together
 from bitwise_bench.cublas.product_forms import KINDS, PLAIN, summary
@@ -48,6 +49,26 @@ def test_runs_are_counted_together_by_setting(tmp_path: Path) -> None:
     paths[0].write_text(json.dumps(run), encoding="utf-8")
     with pytest.raises(ValueError, match="several machines"):
         together(paths)
+
+
+def test_a_run_that_is_ended_early_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"gpu": "g", "torch": "t", "library": "l", "driver": "d"}
+    row = [9, "matrix", "fp16", "equal", [], None]
+
+    def ended(*_: object, kept: Path) -> None:
+        kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(product_forms, "environment", lambda: about)
+    monkeypatch.setattr(product_forms, "run_workers", ended)
+    path = tmp_path / "run.json"
+    with pytest.raises(KeyboardInterrupt):
+        product_forms.main(
+            ["--elements", "--seed", "7", "--out", str(path), "--calls", str(path.with_suffix(".jsonl"))]
+        )
+    record, lines = together([path])
+    assert record["settings"]["defaults"]["totals"] == {"equal": 1}
+    assert (record["died"], lines[0]["seed"]) == ([product_forms.UNFINISHED], 7)
 
 
 def test_runs_are_added_to_those_of_a_record(tmp_path: Path) -> None:
