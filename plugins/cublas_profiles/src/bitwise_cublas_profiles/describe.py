@@ -25,10 +25,6 @@ _IN_PLACE = 1
 """The REDUCTION_SCHEME that adds slices one after the other to the output."""
 ONTO = "onto_"
 """The prefix of orders in which slices are added to the addend."""
-_LANES_OF_FP32 = ((13, 75), (13, 83))
-"""Algorithms and CUSTOM_OPTIONs whose batches of one element of fp32 were measured."""
-_LONG_LANES = 1024
-"""The least k of these batches: of 65 with 843 values of k or more none had another order, of 6 with fewer 4 had."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 _SHARED_WORKSPACE = 159
@@ -61,13 +57,6 @@ def descriptor_of(
     that is not measured.
     """
     return _Description(query, configuration, known, extrapolate, workspace=workspace).descriptor()
-
-
-def has_measured_lanes(query: GemmQuery, configuration: Configuration) -> bool:
-    """Whether sums of a batch of one element are in the order of one product; those of short sums of fp32 are not."""
-    if query.a != "fp32":
-        return True
-    return (configuration.algorithm, configuration.custom) in _LANES_OF_FP32 and query.k >= _LONG_LANES
 
 
 def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
@@ -201,8 +190,7 @@ class _Description:
             elif gaps or not query.contiguous_batch:
                 self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
-                one = query.m == query.n == 1
-                self._check_feature("batches", measured=not one or has_measured_lanes(query, self.configuration))
+                self._check_feature("batches", measured=True)
         elif query.epilogue == "bias":
             if gaps:
                 self._check_feature("padded rows", measured=gaps_measured)

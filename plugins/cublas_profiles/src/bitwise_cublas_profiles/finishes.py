@@ -28,7 +28,6 @@ from bitwise_cublas_profiles.describe import (
     biased_product_of,
     descriptor_of,
     from_first_slice,
-    has_measured_lanes,
     sums_under_addend,
 )
 from bitwise_cublas_profiles.finish_rows import finish_row, rectifier
@@ -46,8 +45,6 @@ _ONTO_ITSELF = "itself"
 """The order, without the prefix ONTO, in which an addend follows the slices."""
 _FUSED: dict[str, Literal["x", "none"]] = {"product_fused": "x", "both_rounded": "none"}
 """By order: the term of a sum whose multiplication is fused, where it is not that of the addend."""
-_FEW_LANES = (13, 10)
-"""The algorithm and CUSTOM_OPTION whose sums of batches of one element, with an addend, are in another order."""
 _FP32_PARTIALS = 2
 """The REDUCTION_SCHEME that adds slices in fp32."""
 
@@ -247,13 +244,6 @@ def finished_product_of(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
             "described call is torch.addmm, followed by torch.nn.functional.gelu, whose bytes differ"
         )
-    if finish.addend == "matrix" and query.m == query.n == 1 and query.batch > 1:
-        few_lanes = (configuration.algorithm, configuration.custom) == _FEW_LANES
-        if few_lanes or query.scale_type == "fp16" or not has_measured_lanes(query, configuration):
-            raise RowNotCovered(
-                f"{query.description} with {finish.words} is not described: batches of one element are not measured "
-                "here; the nearest described call is the product, followed by the sum"
-            )
     rounded = onto = False
     if finish.addend == "vector":
         biased = biased_product_of(replace(query, epilogue="bias"), configuration, known, workspace=workspace)
