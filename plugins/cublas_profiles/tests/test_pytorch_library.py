@@ -438,3 +438,14 @@ def test_pytorchs_own_functions_follow_its_settings() -> None:
         finally:
             setattr(matmul, name, default)
         assert pytorch_settings.settings_token() == token
+
+
+def test_a_batch_of_one_element_is_asked_for_with_transposed_operands_in_the_other_order() -> None:
+    one = GEMMProblem(m=1, n=1, k=300, a="fp16", b="fp16", out="fp16", batch=4, stride_a=320, stride_b=640)
+    query = query_of_problem(one, (16, 32, 256))
+    assert (query.transposes, query.stride_a, query.stride_b) == ("TT", 640, 320)
+    assert query.alignment == (32, 16, 256)
+    assert (query.ld_a, query.ld_b, query.batch) == (None, None, 4)
+    assert query_of_problem(one.model_copy(update={"batch": 1})).transposes == "TT"
+    for other in ({"batch": None, "stride_a": None, "stride_b": None}, {"m": 2}, {"n": 2}):
+        assert query_of_problem(one.model_copy(update=other)).transposes == "NN"
