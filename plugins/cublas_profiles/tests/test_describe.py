@@ -471,3 +471,15 @@ def test_blocks_that_share_all_tiles_of_fp16_sums_are_slices() -> None:
     ):
         with pytest.raises(RowNotCovered, match="tiles that several blocks share along k are not measured"):
             of(**given)
+
+
+def test_slices_of_one_column_with_sums_of_fp16_are_described_where_the_layout_does_not_matter() -> None:
+    sliced = replace(NVJET, algorithm=23, stages=13, tile=11, split_k=12, reduction=2, custom=0)
+
+    def of(k: int, **fields: Any) -> GEMMDesc:
+        return descriptor_of(gemm_query(1024, 1, k, transpose_a=True, **fields), sliced, H100, workspace=0)
+
+    assert of(4032).k_cuts[0].span == 384
+    with pytest.raises(RowNotCovered, match="slices of one column are not measured with sums of fp16 where 64 divides"):
+        of(4032, compute="fp16")
+    assert of(4040, compute="fp16").k_cuts[0].span == of(4040).k_cuts[0].span == 344

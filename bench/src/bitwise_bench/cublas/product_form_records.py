@@ -102,7 +102,7 @@ def replaced(
         numbers: dict[str, list[int]] = {}
         for number in sorted(outcome_of):
             numbers.setdefault(outcome_of[number], []).append(number)
-        made.append(line | {"calls": {name: distances(each) for name, each in sorted(numbers.items())}})
+        made.append({**line, "calls": {name: distances(each) for name, each in sorted(numbers.items())}})
     for name, each in again["settings"].items():
         counted = settings[name]
         counted["totals"] = {outcome: count for outcome, count in counted["totals"].items() if count}

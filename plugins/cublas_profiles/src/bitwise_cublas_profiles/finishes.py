@@ -266,6 +266,11 @@ def finished_product_of(
         finish = in_fp16(finish)
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
+        if query.m == query.n == 1 and query.batch > 1:
+            raise RowNotCovered(
+                f"{query.description} with {finish.words} is not described: which operand alpha multiplies is not "
+                "measured for batches of one element; the nearest described call is the product, followed by the sum"
+            )
         # The kernel multiplies the vector of a product of a matrix and a vector.
         operand = "b" if configuration.algorithm == 13 and query.m > 1 else "a"
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}

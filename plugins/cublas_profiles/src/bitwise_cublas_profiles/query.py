@@ -205,7 +205,11 @@ def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (25
         epilogue=problem.epilogue, alignment=alignment,
         workspace=BIAS_WORKSPACE if problem.epilogue == "bias" else WORKSPACE,
     )  # fmt: skip
-    return of_elements(found) if problem.batch is not None and problem.m == problem.n == 1 else found
+    if problem.batch is None or (problem.m, problem.n) != (1, 1):
+        return found
+    if problem.batch == 1:
+        raise CublasError(f"{problem.words} is not described: one product of one element is not measured as a batch")
+    return of_elements(found)
 
 
 def of_elements(query: GemmQuery) -> GemmQuery:

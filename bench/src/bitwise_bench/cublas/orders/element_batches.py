@@ -99,7 +99,8 @@ def row_of(
     query = settings.applied(query_of_problem(problem, _ALIGNMENT))
     subject = product_instrument(multiply, batch, 1, k, _TYPES[dtype], arrays=TensorArrays("cuda"))
     revealed = reveal(subject)
-    answers, shown, desc = [], None, None
+    answers: list[list[Any]] = []
+    desc = None
     for across in (query.transpose_a, not query.transpose_a):
         for down in (query.transpose_b, not query.transpose_b):
             asked = replace(query, transpose_a=across, transpose_b=down)
