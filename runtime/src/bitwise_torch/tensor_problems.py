@@ -53,7 +53,8 @@ def problem_of(
 
 def _is_view_of_transposed(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether PyTorch takes the row of a, or the column of b, of each product for a transposed one."""
-    return a.stride(1) == 1 or (b.stride(1) == 1 and b.stride(2) >= b.shape[1])
+    (row, _), (step, column) = (tuple(map(int, each.stride()[1:])) for each in (a, b))
+    return row == 1 or (step == 1 and column >= int(b.shape[1]))
 
 
 def _default_output_dtype(dtype: Any) -> Any:

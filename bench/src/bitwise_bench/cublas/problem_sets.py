@@ -2,9 +2,9 @@
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
-`second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k`, `short` and `one-wave`, and to
-the products of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs
-fitted before.
+`second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k` and `short`, and to the products
+of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.
+Nothing is fitted to `one-wave`.
 No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `twelfth-held-out`, is in another
 set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
