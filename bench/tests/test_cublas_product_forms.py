@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bitwise_bench.cublas import product_forms
 from bitwise_bench.cublas.addend_orders import Sample, counted, feature_counts, samples
-from bitwise_bench.cublas.product_form_records import lines_of, main, together
-from bitwise_bench.cublas.product_forms import KINDS, PLAIN, summary
+from bitwise_bench.cublas.product_form_records import distances, lines_of, main, together
+from bitwise_bench.cublas.product_forms import KINDS, PLAIN, summary, to_compare_again
 from bitwise_cublas_profiles.profile import profile
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"
@@ -50,6 +52,26 @@ def test_runs_are_counted_together_by_setting(tmp_path: Path) -> None:
         together(paths)
 
 
+def test_a_run_that_is_ended_early_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"gpu": "g", "torch": "t", "library": "l", "driver": "d"}
+    row = [9, "matrix", "fp16", "equal", [], None]
+
+    def ended(*_: object, kept: Path) -> None:
+        kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(product_forms, "environment", lambda: about)
+    monkeypatch.setattr(product_forms, "run_workers", ended)
+    path = tmp_path / "run.json"
+    with pytest.raises(KeyboardInterrupt):
+        product_forms.main(
+            ["--elements", "--seed", "7", "--out", str(path), "--calls", str(path.with_suffix(".jsonl"))]
+        )
+    record, lines = together([path])
+    assert record["settings"]["defaults"]["totals"] == {"equal": 1}
+    assert (record["died"], lines[0]["seed"]) == ([product_forms.UNFINISHED], 7)
+
+
 def test_runs_are_added_to_those_of_a_record(tmp_path: Path) -> None:
     about = {"gpu": "g", "torch": "t", "library": "l", "driver": "d"}
     record = tmp_path / "record"
@@ -64,6 +86,46 @@ def test_runs_are_added_to_those_of_a_record(tmp_path: Path) -> None:
     assert (found["outcomes"], found["reasons"]) == ({"matrix fp16": {"equal": 1, "declined": 1}}, {"why": 1})
     assert [each["seed"] for each in lines_of(tmp_path / "record.jsonl.xz")] == [1, 2]
     assert main([str(path), "--record", str(record), "--add"]) == 2
+
+
+def test_calls_that_are_compared_again_replace_those_of_a_record(tmp_path: Path) -> None:
+    about = {"gpu": "g", "torch": "t", "library": "l", "driver": "d"}
+    record = tmp_path / "record"
+
+    def written(name: str, seed: int, rows: list[list[Any]]) -> str:
+        drawn = {"seed": seed, "setting": "defaults", "kinds": [["products", 1]], "types": [["fp16", 1]]}
+        path = tmp_path / f"{name}-{seed}.json"
+        path.write_text(json.dumps({"environment": {**about, **drawn}, "compared": "elements", "died": []}), "utf-8")
+        path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        return str(path)
+
+    single = next(number for number in range(5, 600, 6) if is_one_element(3, number))
+    others = [number for number in range(5, 60, 6) if not is_one_element(3, number)][:3]
+    first = [[number, "products", "fp16", "equal", [], None] for number in (single, others[0])]
+    first += [[number, "products", "fp16", "declined", [], f"why {number}"] for number in others[1:]]
+    given = [written("run", 3, first), written("run", 4, [[others[0], "products", "fp16", "different", [], None]])]
+    assert main([*given, "--record", str(record)]) == 1
+    lines = lines_of(tmp_path / "record.jsonl.xz")
+    assert [to_compare_again(each) for each in lines] == [sorted([single, *others[1:]]), [others[0]]]
+
+    again = [written("again", 4, [[others[0], "products", "fp16", "equal", [], None]])]
+    assert main([*again, "--record", str(record), "--again"]) == 2  # without those of the other seed
+    rows = [[single, "products", "fp16", "declined", [], "one"], [others[1], "products", "fp16", "equal", [], None]]
+    assert main([*again, written("again", 3, rows), "--record", str(record), "--again"]) == 2  # one is missing
+    rows.append([others[2], "products", "fp16", "declined", [], "why"])
+    assert main([*again, written("again", 3, rows), "--record", str(record), "--again"]) == 0
+    found = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["settings"]["defaults"]
+    assert found["totals"] == {"equal": 3, "declined": 2}
+    assert found["outcomes"] == {"products fp16": {"equal": 3, "declined": 2}}
+    assert (found["different"], found["reasons"]) == ([], {"one": 1, "why": 1})
+    assert [each["calls"]["equal"] for each in lines_of(tmp_path / "record.jsonl.xz")] == [
+        distances(sorted(others[:2])), [others[0]],
+    ]  # fmt: skip
+
+
+def is_one_element(seed: int, number: int) -> bool:
+    query = product_forms.drawn(seed, number, [("products", 1)], [("fp16", 1)])[3]
+    return query.m == query.n == 1
 
 
 def test_the_record_has_every_older_kind_and_names_what_differs() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
-from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
 from bitwise_torch import (
     NotCovered,
@@ -32,6 +32,7 @@ from bitwise_torch import (
 from bitwise_torch.locks import Lock, LockError, lock_of
 from bitwise_torch.locks.lock_diff import differences
 from bitwise_torch.ready_launches import ReadyLaunches
+from bitwise_torch.tensor_problems import problem_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -490,3 +491,14 @@ def test_a_repeated_product_with_an_addend_is_launched_for_the_same_settings_and
         addmm(bias, a.clone().requires_grad_(), b, like="toy")
     with pytest.raises(ProductError, match="computes no gradients"):
         addmm(bias.requires_grad_(), a, b, like="toy")
+
+
+def test_a_batch_of_one_element_of_transposed_views_is_no_problem() -> None:
+    a, b = torch.ones(3, 1, 8), torch.ones(3, 8, 1)
+    assert problem_of(a, b).batch == 3
+    for left, right in ((torch.ones(3, 8, 1).transpose(1, 2), b), (a, torch.ones(3, 1, 8).transpose(1, 2))):
+        with pytest.raises(ProblemError, match="an operand is a view of transposed vectors"):
+            problem_of(left, right)
+        dense = (each.clone(memory_format=torch.contiguous_format) for each in (left, right))
+        assert problem_of(*dense).k == 8
+    assert problem_of(torch.ones(3, 8, 2).transpose(1, 2), b).m == 2

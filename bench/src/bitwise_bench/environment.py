@@ -10,7 +10,7 @@ from pathlib import Path
 def analysis_environment() -> dict[str, str]:
     """Return the CPU and the versions of Python, NumPy and Triton."""
     return {
-        "cpu": _cpu(),
+        "cpu": processor_name(),
         "python": platform.python_version(),
         "numpy": _version("numpy"),
         "triton": _version("triton"),
@@ -24,7 +24,8 @@ def _version(distribution: str) -> str:
         return "not installed"
 
 
-def _cpu() -> str:
+def processor_name() -> str:
+    """Return the model of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

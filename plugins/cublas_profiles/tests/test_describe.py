@@ -410,22 +410,30 @@ def test_fp32_operands_need_measured_rows_of_scalar_kernels() -> None:
     assert wide.k_cuts == descriptor_of(gemm_query(1, 640, 300), unmeasured, H100).k_cuts
 
 
-def test_chains_of_fp16_sums_have_blocks_of_their_own() -> None:
+def test_chains_of_fp16_sums_have_blocks_and_lanes_of_their_own() -> None:
     def of(k: int, custom: int, **fields: bool) -> GEMMDesc:
         query = replace(gemm_query(3, 20000, k), compute="fp16", **fields)
         return descriptor_of(query, replace(NVJET, algorithm=11, stages=0, custom=custom), H100, workspace=0)
 
-    for custom, k, span in ((0, 200, 128), (1, 921, 128)):
-        desc = of(k, custom)
-        assert (desc.path, desc.accumulator_dtype) == ("fma", "fp16")
-        assert [(each.span, each.start, each.merge_dtype) for each in desc.k_cuts] == [
-            (None, "zero", "fp16"), (span, "first", "fp16"),
-        ]  # fmt: skip
-    for k, custom, longest in ((305, 0, 256), (1064, 1, 921)):
-        with pytest.raises(RowNotCovered, match=f"CUSTOM_OPTION {custom} was measured up to k = {longest} only"):
-            of(k, custom)
+    short = of(200, 0)
+    assert (short.path, short.accumulator_dtype) == ("fma", "fp16")
+    assert [(each.span, each.start, each.merge_dtype) for each in short.k_cuts] == [
+        (None, "zero", "fp16"), (128, "first", "fp16"),
+    ]  # fmt: skip
+    with pytest.raises(RowNotCovered, match="CUSTOM_OPTION 0 was measured up to k = 256 only"):
+        of(305, 0)
+    for k, fields, dealt, span in ((921, {}, (8, 128), 128), (2618, {}, (8, 128), 128), (2030, ACROSS, (32, 1), 16)):
+        desc = of(k, 1, **fields)
+        first, lanes, chunks = desc.k_cuts
+        assert (first.start, lanes.layout, lanes.count, lanes.tile, lanes.merge) == ("zero", "strided", *dealt, "chain")
+        assert (chunks.span, {each.partial_dtype for each in desc.k_cuts}) == (span, {"fp16"})
     with pytest.raises(RowNotCovered, match=r"is not measured|has no row"):
-        of(200, 1, transpose_b=True)
+        of(200, 0, transpose_b=True)
+    with pytest.raises(RowNotCovered, match=r"is not measured|has no row"):
+        of(200, 1, transpose_a=True)
+
+
+ACROSS = {"transpose_b": True}
 
 
 def test_blocks_that_share_all_tiles_of_fp16_sums_are_slices() -> None:
@@ -463,3 +471,15 @@ def test_blocks_that_share_all_tiles_of_fp16_sums_are_slices() -> None:
     ):
         with pytest.raises(RowNotCovered, match="tiles that several blocks share along k are not measured"):
             of(**given)
+
+
+def test_slices_of_one_column_with_sums_of_fp16_are_described_where_the_layout_does_not_matter() -> None:
+    sliced = replace(NVJET, algorithm=23, stages=13, tile=11, split_k=12, reduction=2, custom=0)
+
+    def of(k: int, **fields: Any) -> GEMMDesc:
+        return descriptor_of(gemm_query(1024, 1, k, transpose_a=True, **fields), sliced, H100, workspace=0)
+
+    assert of(4032).k_cuts[0].span == 384
+    with pytest.raises(RowNotCovered, match="slices of one column are not measured with sums of fp16 where 64 divides"):
+        of(4032, compute="fp16")
+    assert of(4040, compute="fp16").k_cuts[0].span == of(4040).k_cuts[0].span == 344

@@ -357,17 +357,18 @@ def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> N
 def test_batches_of_one_element_are_described_where_their_sums_are() -> None:
     lanes = replace(NVJET, algorithm=13, stages=0, tile=0, custom=75, cluster_shape=0)
     added = matrix(0.5, 0.3)
-    for dtype in ("bf16", "fp16"):
-        query = replace(gemm_query(1, 1, 1024, dtype), batch=3)
-        found = finished_product_of(query, lanes, H100, added, 0)
-        assert found.steps.steps[0] == Step(
-            name="axpby", value=0.5, operand_value=0.3, fused="x", operand_dtype=dtype
-        )  # fmt: skip
-        with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
-            finished_product_of(query, replace(lanes, custom=10), H100, added, 0)
-    long = replace(gemm_query(1, 1, 1024, "fp32"), batch=3)
-    assert finished_product_of(long, lanes, H100, added, 0).steps.steps[0].fused == "x"
-    assert descriptor_of(long, lanes, H100) == descriptor_of(replace(long, batch=1), lanes, H100)
-    for query in (gemm_query(1, 1, 1000, "fp32"), replace(gemm_query(1, 1, 1024), compute="fp16")):
-        with pytest.raises(RowNotCovered, match="batches of one element are not measured here"):
-            finished_product_of(replace(query, batch=3), lanes, H100, added, 0)
+    for dtype in ("bf16", "fp16", "fp32"):
+        for custom in (10, 75):
+            query = gemm_query(1, 1, 1000, dtype, batch=3, transpose_a=True, transpose_b=True)
+            found = finished_product_of(query, replace(lanes, custom=custom), H100, added, 0)
+            assert found.steps.steps[0] == Step(
+                name="axpby", value=0.5, operand_value=0.3, fused="x", operand_dtype=dtype
+            )  # fmt: skip
+            alone = descriptor_of(query, replace(lanes, custom=custom), H100)
+            assert alone == descriptor_of(replace(query, batch=1), replace(lanes, custom=custom), H100)
+    scaled = replace(lanes, custom=11)
+    assert finished_product_of(query, scaled, H100, matrix(1.0, 0.3), 0).scaled == "none"
+    with pytest.raises(RowNotCovered, match="which operand alpha multiplies is not measured for batches of one"):
+        finished_product_of(query, scaled, H100, added, 0)
+    with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
+        finished_product_of(query, replace(lanes, algorithm=20, custom=0), H100, added, 0)

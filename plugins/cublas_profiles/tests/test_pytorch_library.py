@@ -174,9 +174,9 @@ def test_unmeasured_settings_are_declined_with_their_names(
     assert current_settings().applied(gemm_query(64, 64, 64, batch=2)).compute == "fp16"
     biased = current_settings().applied(gemm_query(64, 64, 64, epilogue="bias"))
     assert (biased.compute, biased.workspace) == ("fp16", 1 << 20)
-    for given in ({"m": 1, "n": 1, "batch": 2}, {"c": "fp32"}):
-        with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
-            current_settings().applied(replace(gemm_query(64, 64, 64), **given))
+    with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
+        current_settings().applied(replace(gemm_query(64, 64, 64), c="fp32"))
+    assert current_settings().applied(gemm_query(1, 1, 64, batch=2)).compute == "fp16"
     one = gemm_query(1, 1, 64)
     assert current_settings().applied(one).compute == "fp16"
     assert current_settings().applied(one, dot=True) == one
@@ -438,3 +438,15 @@ def test_pytorchs_own_functions_follow_its_settings() -> None:
         finally:
             setattr(matmul, name, default)
         assert pytorch_settings.settings_token() == token
+
+
+def test_a_batch_of_one_element_is_asked_for_with_transposed_operands_in_the_other_order() -> None:
+    one = GEMMProblem(m=1, n=1, k=300, a="fp16", b="fp16", out="fp16", batch=4, stride_a=320, stride_b=640)
+    query = query_of_problem(one, (16, 32, 256))
+    assert (query.transposes, query.stride_a, query.stride_b) == ("TT", 640, 320)
+    assert query.alignment == (32, 16, 256)
+    assert (query.ld_a, query.ld_b, query.batch) == (None, None, 4)
+    with pytest.raises(CublasError, match="one product of one element is not measured as a batch"):
+        query_of_problem(one.model_copy(update={"batch": 1, "stride_a": None, "stride_b": None}))
+    for other in ({"batch": None, "stride_a": None, "stride_b": None}, {"m": 2}, {"n": 2}):
+        assert query_of_problem(one.model_copy(update=other)).transposes == "NN"

@@ -33,6 +33,11 @@ def problem_of(
             raise ProblemError(f"matrices of {each} are not supported; the types are {', '.join(DTYPES.values())}")
     if a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise ProblemError(f"{tuple(a.shape)} times {tuple(b.shape)}: the shapes do not match")
+    if a.dim() == 3 and a.shape[1] == b.shape[2] == 1 < a.shape[2] and _is_view_of_transposed(a, b):
+        raise ProblemError(
+            f"{tuple(a.shape)} times {tuple(b.shape)}: an operand is a view of transposed vectors, for which PyTorch "
+            "asks the library otherwise; pass it with .clone(memory_format=torch.contiguous_format)"
+        )
     transpose_a, ld_a, stride_a = storage_layout(a)
     transpose_b, ld_b, stride_b = storage_layout(b)
     batch = int(a.shape[0]) if a.dim() == 3 else None
@@ -44,6 +49,12 @@ def problem_of(
         transpose_a=transpose_a, transpose_b=transpose_b, ld_a=ld_a, ld_b=ld_b, batch=batch, stride_a=stride_a,
         stride_b=stride_b, epilogue=epilogue,
     )  # fmt: skip
+
+
+def _is_view_of_transposed(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether PyTorch takes the row of a, or the column of b, of each product for a transposed one."""
+    (row, _), (step, column) = (tuple(map(int, each.stride()[1:])) for each in (a, b))
+    return row == 1 or (step == 1 and column >= int(b.shape[1]))
 
 
 def _default_output_dtype(dtype: Any) -> Any:

@@ -4,7 +4,8 @@ Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
 `second-medium`, `large`, `part-lines`, `second-part-lines`, `mixed`, `gaps`, `few-k` and `short`, and to the products
 of `sixth-held-out`, `seventh-held-out`, `part-lines-held-out` and `published` that were slow with costs fitted before.
-No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `eleventh-held-out`, is in another
+Nothing is fitted to `one-wave`.
+No model, square or odd size of `held-out`, and of the sets from `second-held-out` to `twelfth-held-out`, is in another
 set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
@@ -228,6 +229,25 @@ ELEVENTH_HELD_OUT = (
     Decoder("Sana-4.8B", 2240, 2240, 6720, 5600),
     Decoder("Whisper-base", 512, 512, 1536, 2048),
 )
+TWELFTH_HELD_OUT = (
+    Decoder("PaLM-540B", 18432, 12288, 12800, 73728),
+    Decoder("BloombergGPT-50B", 7680, 7680, 23040, 30720),
+    Decoder("Nemotron-H-47B", 8192, 8192, 10240, 30720),
+    Decoder("Nemotron-Nano-9B-v2", 4480, 5120, 7168, 15680),
+    Decoder("GLM-4.5", 5120, 12288, 14336, 12288),
+    Decoder("Falcon-H1-34B", 5120, 2560, 3584, 21504),
+    Decoder("Zamba-7B", 3712, 3712, 11136, 14848),
+    Decoder("Minitron-8B", 4096, 6144, 8192, 16384),
+    Decoder("Evo-7B", 4096, 4096, 12288, 10928),
+    Decoder("OpenLLaMA-3B", 3200, 3200, 9600, 8640),
+    Decoder("MiniCPM3-4B", 2560, 2560, 7680, 6400),
+    Decoder("BTLM-3B", 2560, 2560, 7680, 6826),
+    Decoder("SantaCoder", 2048, 2048, 2304, 8192),
+    Decoder("Stable-Diffusion-XL", 1280, 1280, 3840, 10240),
+    Decoder("Cerebras-GPT-256M", 1088, 1088, 3264, 4352),
+    Decoder("Qwen1.5-0.5B", 1024, 1024, 3072, 2816),
+    Decoder("Flan-T5-small", 512, 384, 1152, 1024),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
@@ -236,6 +256,7 @@ _EIGHTH_VOCABULARIES = ((129280, 896), (100277, 512), (32021, 1280), (49155, 768
 _NINTH_VOCABULARIES = ((250112, 512), (59246, 640), (64793, 512), (46145, 1024), (105879, 512), (30003, 1280))
 _TENTH_VOCABULARIES = ((60515, 640), (42001, 1024), (119548, 512), (80541, 768), (32101, 1152), (99303, 512))
 _ELEVENTH_VOCABULARIES = ((256206, 1024), (58101, 512), (59514, 512), (62518, 512), (246534, 1280), (30145, 2048))
+_TWELFTH_VOCABULARIES = ((257153, 640), (128258, 512), (92553, 896), (61873, 512), (151851, 768), (37003, 1536))
 _SEVENTH_VOCABULARIES = ((250002, 1024), (32005, 768), (68729, 1024), (64001, 768), (32100, 768), (65001, 512))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
@@ -270,6 +291,8 @@ _MIXED = (
 """The rows, columns and values of k of products of `mixed_products`, in turn, and of what these are multiples."""
 _FEW_K = (8, 8, 16, 16, 24, 32, 32, 48, 64, 96, 128)
 """The values of k of products of `few_k`: the ranks of adapters."""
+_FEWEST_OF_WAVE, _MOST_OF_WAVE = 3 << 30, 8 << 30
+"""The multiplications of a product whose tiles fill the device about once."""
 _MOST_OF_SHORT = 6e9
 """The multiplications of the largest product of `short_products`."""
 _MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
@@ -473,9 +496,29 @@ def eleventh_held_out() -> list[Problem]:
     return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
 
 
+def twelfth_held_out() -> list[Problem]:
+    """Return about 200 products of the kinds of `ninth_held_out` and of those of one wave, of other models.
+
+    No pair of n and k is in another set.
+    """
+    dice = random.Random(_SEED + 190)
+    others = tuple(make for name, make in SETS.items() if name not in ("twelfth-held-out", "published"))
+    known = _pairs_of(others)
+    found = _of_unseen_layers(dice, TWELFTH_HELD_OUT, others, 5)
+    for size in [_drawn(dice, 500, 8192, 4) for _ in range(6)]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    found += part_lines(_SEED + 191, 28) + mixed_products(_SEED + 192, 40) + one_wave(_SEED + 198, 24)
+    found += short_products(_SEED + 195, 20) + few_k(_SEED + 196, 12) + gapped(_SEED + 197, 20)
+    drawn = [*unaligned_lines(_SEED + 193, 48, _TWELFTH_VOCABULARIES), *few_lines(_SEED + 194, 48)]
+    found += drawn[::6]
+    dice.shuffle(found)
+    return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known]
+
+
 def _others_than(*names: str) -> tuple[Callable[[], list[Problem]], ...]:
-    """Return the sets but for these and the published one."""
-    return tuple(make for name, make in SETS.items() if name not in (*names, "published"))
+    """Return the sets but for these, the published one and those that were made after the eleventh held-out set."""
+    return tuple(make for name, make in SETS.items() if name not in (*names, "published", *_SETS_AFTER_ELEVENTH))
 
 
 def gapped(seed: int, count: int) -> list[Problem]:
@@ -530,6 +573,27 @@ def short_products(seed: int, count: int) -> list[Problem]:
             m = n = k
         found.append(Problem(f"short-{number % 5}", m, n, k, layout, dtype))
     return _outside_of_eighth(found)
+
+
+def one_wave(seed: int, count: int) -> list[Problem]:
+    """Return drawn aligned products of 257 to 1,000 rows whose tiles fill the device about once, with many k.
+
+    They take some fifteen to thirty microseconds, in all layouts and both types.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        layout, dtype = dice.choice(("nn", "nt", "tn", "tt")), dice.choice(("bfloat16", "float16"))
+        while True:
+            m = _drawn(dice, 257, 1000, 8 if layout[0] == "t" else 1)
+            n, k = _drawn(dice, 768, 4096, (64, 8)[number % 2]), _drawn(dice, 2048, 6144, 8)
+            if _FEWEST_OF_WAVE <= m * n * k <= _MOST_OF_WAVE:
+                break
+        found.append(Problem(f"wave-{number % 5}", m, n, k, layout, dtype))
+    unseen = _pairs_of((
+        *_FIRST_HELD_OUT, seventh_held_out, eighth_held_out, ninth_held_out, tenth_held_out, eleventh_held_out,
+    ))  # fmt: skip
+    return [each for each in found if (each.n, each.k) not in unseen]
 
 
 def gathered_rows(seed: int, count: int) -> list[Problem]:
@@ -1007,7 +1071,11 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_EIGHTH = ("gaps", "few-k", "short", "ninth-held-out", "tenth-held-out", "eleventh-held-out")
+_SETS_AFTER_ELEVENTH = ("one-wave", "twelfth-held-out")
+"""The sets that were made after the eleventh held-out set."""
+_SETS_AFTER_EIGHTH = (
+    "gaps", "few-k", "short", "ninth-held-out", "tenth-held-out", "eleventh-held-out", *_SETS_AFTER_ELEVENTH,
+)  # fmt: skip
 """The sets that were made after the eighth held-out set."""
 _SETS_AFTER_SEVENTH = (
     "large", "part-lines", "second-part-lines", "part-lines-held-out", "mixed", "eighth-held-out", *_SETS_AFTER_EIGHTH,
@@ -1040,6 +1108,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "ninth-held-out": ninth_held_out,
     "tenth-held-out": tenth_held_out,
     "eleventh-held-out": eleventh_held_out,
+    "twelfth-held-out": twelfth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -1064,6 +1133,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "gaps": lambda: gapped(_SEED + 121, 96),
     "few-k": lambda: few_k(_SEED + 122, 56),
     "short": lambda: short_products(_SEED + 123, 80),
+    "one-wave": lambda: one_wave(_SEED + 181, 72),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

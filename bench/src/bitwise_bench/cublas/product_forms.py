@@ -7,19 +7,24 @@ of the roundings of both. With --elements nine elements of each result are compa
 evaluated on the CPU; without, whole results with those of our kernels, for the calls that have functions of their own.
 With --exponents, each operand is multiplied by a power of two, so that results underflow or overflow.
 With --setting, PyTorch runs under a setting of `settings_parity`, with --regimes on shapes of some kinds. --calls
-appends the call of each row to a file, and `product_form_records` makes a record of several of these. The exit status
-is 1 if bytes differ, or if more than the share `--declined` of the calls of a kind and type is declined.
+appends the call of each row to a file, and `product_form_records` makes a record of several of these. With --again,
+the calls of such a record under the setting that were not equal are compared again, and so are its batches of one
+element; a run is written for each of its seeds. The exit status is 1 if bytes differ, or if more than the share
+`--declined` of the calls of a kind and type is declined.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import lzma
 import os
 import random
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,8 +60,30 @@ _MOST_PRODUCTS = {False: 1 << 31, True: 1 << 34}
 """Multiplications of a call, by whether elements are compared."""
 _PADDED = 0.15
 """The share of matrices with gaps between rows."""
+UNFINISHED = "the run was ended before its time"
 _FP8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", **_FP8}
+
+
+def drawn(
+    seed: int, number: int, kinds: Sequence[tuple[str, int]], types: Sequence[tuple[str, int]]
+) -> tuple[random.Random, str, str, GemmQuery]:
+    """The source of what else a numbered call draws, its kind and type, and its shape as a query."""
+    source = random.Random(f"{seed}:{number}:forms")
+    kind = source.choices([name for name, _ in kinds], [share for _, share in kinds])[0]
+    dtype = source.choices(*zip(*types, strict=True))[0] if kind in _TYPES else "e4m3"
+    return source, kind, dtype, random_query(seed, number, shares=(("fp32" if dtype == "tf32" else dtype, 1),)).query
+
+
+def to_compare_again(run: Mapping[str, Any]) -> list[int]:
+    """The numbers of a recorded run's calls that were not equal, and of its batches of one element."""
+    found = []
+    for outcome, distances in run["calls"].items():
+        for number in itertools.accumulate(distances):
+            _, kind, _, query = drawn(run["seed"], number, run["kinds"], run["types"])
+            if outcome != "equal" or (kind in ("products", "batch") and query.m == query.n == 1):
+                found.append(number)
+    return sorted(found)
 
 
 class Comparison:
@@ -99,11 +126,8 @@ class Comparison:
 
     def row(self, number: int, kinds: Sequence[tuple[str, int]]) -> list[Any] | None:
         """The kind, types and outcome of a numbered call; None where its matrices are too large."""
-        source = random.Random(f"{self.seed}:{number}:forms")
+        source, kind, dtype, query = drawn(self.seed, number, kinds, self.types)
         self.generator.manual_seed(number)
-        kind = source.choices([name for name, _ in kinds], [share for _, share in kinds])[0]
-        dtype = source.choices(*zip(*self.types, strict=True))[0] if kind in _TYPES else "e4m3"
-        query = random_query(self.seed, number, shares=(("fp32" if dtype == "tf32" else dtype, 1),)).query
         if (
             query.m * query.n * query.k > _MOST_PRODUCTS[self.elements]
             or max(query.m * query.k, query.k * query.n, query.m * query.n) > self.largest
@@ -440,6 +464,25 @@ def work(
     )  # fmt: skip
 
 
+def work_again(
+    start: int, step: int, deadline: float, given: tuple[Sequence[Mapping[str, Any]], str]
+) -> Iterable[list[Any]]:
+    """The rows of one process's share of calls that are compared again, each after the number of its run."""
+    runs, setting = given
+    apply_flags(setting)
+    for place, run in enumerate(runs):
+        comparison = Comparison(run["seed"], elements=True, types=run["types"], exponents=run.get("exponents", ()))
+        for number in to_compare_again(run)[start::step]:
+            if time.time() > deadline:
+                return
+            try:
+                found = comparison.row(number, run["kinds"])
+            except Exception as error:
+                found = [number, "error", "", "failed", [], f"{type(error).__name__}: {error}"[:300]]
+            if found is not None:
+                yield [place, found]
+
+
 def apply_flags(name: str) -> None:
     """Give PyTorch the flags of a setting, whose environment variables this process has."""
     import torch
@@ -491,7 +534,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--declined", type=float, default=0.0005, help="largest share of declined calls (default 0.0005)"
     )
+    parser.add_argument("--again", type=Path, help="NAME.jsonl.xz of a record whose calls are compared again")
     given = parser.parse_args(arguments)
+    if given.again:
+        return compare_again(given)
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
     sampled_only = {*PLAIN, "integers"}
     kinds = [each for each in kinds if (each[0] != "grouped" if given.elements else each[0] not in sampled_only)]
@@ -499,11 +545,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update(SETTINGS[given.setting].get("environment", {}))
     # Workers are new processes, whose environment this one's is.
     task = (given.seed, kinds, given.elements, types, given.setting, given.exponents, given.regimes)
-    rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
     drawn = {"seed": given.seed, "setting": given.setting, "kinds": kinds, "types": types}
     drawn |= {"exponents": given.exponents} if given.exponents else {}
     drawn |= {"regimes": given.regimes} if given.regimes != REGIMES else {}
-    record = record_of(rows, died, {**environment(), **drawn}, "elements" if given.elements else "outputs")
+    about, compared = {**environment(), **drawn}, "elements" if given.elements else "outputs"
+    if given.out is not None:  # a run that is ended early has a record, too
+        given.out.write_text(
+            json.dumps(record_of([], [UNFINISHED], about, compared), indent=1) + "\n", encoding="utf-8"
+        )
+    rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
+    record = record_of(rows, died, about, compared)
     counts, reasons = record["outcomes"], Counter(record["reasons"])
     unequal = [row for row in rows if row[3] in ("different", "failed")]
     if given.out is not None:
@@ -515,6 +566,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     most = max((each.get("declined", 0) / sum(each.values()) for each in counts.values()), default=1.0)
     print(f"{len(rows)} calls, {len(unequal)} different, at most {most:.2%} of a kind declined; {died[:3]}")
     return 1 if unequal or died or most > given.declined else 0
+
+
+def compare_again(given: argparse.Namespace) -> int:
+    """Compare calls of a record again, and write a run for each of its seeds. The exit status is that of `main`."""
+    os.environ.update(SETTINGS[given.setting].get("environment", {}))
+    recorded = [json.loads(line) for line in lzma.decompress(given.again.read_bytes()).decode().splitlines()]
+    runs = [each for each in recorded if each["setting"] == given.setting]
+    found, died = run_workers(work_again, given.processes, given.seconds, (runs, given.setting))
+    missing = sum(len(to_compare_again(run)) for run in runs) - len(found)
+    for place, run in enumerate(runs):
+        rows = [row for of, row in found if of == place]
+        about = environment() | {name: each for name, each in run.items() if name != "calls"}
+        path = given.out.with_name(f"{given.out.stem}-{run['seed']}.json")
+        path.write_text(json.dumps(record_of(rows, died, about, "elements"), indent=1) + "\n", encoding="utf-8")
+        text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        path.with_suffix(".jsonl").write_text(text, encoding="utf-8")
+    counts = Counter(row[3] for _, row in found)
+    print(f"{given.setting}: {dict(counts)}, {missing} not reached; {died[:3]}")
+    return 1 if died or missing or counts["different"] or counts["failed"] else 0
 
 
 def environment() -> dict[str, str]:

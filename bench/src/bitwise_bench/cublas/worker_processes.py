@@ -105,6 +105,7 @@ def run_workers(
             rows.append(found)
             if file is not None:
                 file.write(json.dumps(found, separators=(",", ":")) + "\n")
+                file.flush()
     for each in workers:
         each.terminate()
     return rows, died

@@ -19,16 +19,14 @@ from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
 _VECTOR_ALGORITHMS = (13, 14)
 """Algorithms of a matrix and a vector, whose elements may have gaps between them."""
+_FP16_ELEMENTS = 24
+"""The algorithm of batches of one element whose sums are of fp16."""
 FILLING = 20
 """The algorithm whose slices in place start from +0 where one of them is filled with products of +0."""
 _IN_PLACE = 1
 """The REDUCTION_SCHEME that adds slices one after the other to the output."""
 ONTO = "onto_"
 """The prefix of orders in which slices are added to the addend."""
-_LANES_OF_FP32 = ((13, 75), (13, 83))
-"""Algorithms and CUSTOM_OPTIONs whose batches of one element of fp32 were measured."""
-_LONG_LANES = 1024
-"""The least k of these batches: of 65 with 843 values of k or more none had another order, of 6 with fewer 4 had."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 _SHARED_WORKSPACE = 159
@@ -61,13 +59,6 @@ def descriptor_of(
     that is not measured.
     """
     return _Description(query, configuration, known, extrapolate, workspace=workspace).descriptor()
-
-
-def has_measured_lanes(query: GemmQuery, configuration: Configuration) -> bool:
-    """Whether sums of a batch of one element are in the order of one product; those of short sums of fp32 are not."""
-    if query.a != "fp32":
-        return True
-    return (configuration.algorithm, configuration.custom) in _LANES_OF_FP32 and query.k >= _LONG_LANES
 
 
 def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
@@ -201,8 +192,8 @@ class _Description:
             elif gaps or not query.contiguous_batch:
                 self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
-                one = query.m == query.n == 1
-                self._check_feature("batches", measured=not one or has_measured_lanes(query, self.configuration))
+                elements = query.m == query.n == 1
+                self._check_feature("batches", measured=not elements or self._has_measured_elements())
         elif query.epilogue == "bias":
             if gaps:
                 self._check_feature("padded rows", measured=gaps_measured)
@@ -212,6 +203,11 @@ class _Description:
             self._check_feature("padded rows", measured=gaps_measured)
         if min(query.alignment) < 16:
             self._check_feature("unaligned operands", measured=gaps_measured and query.batch == 1)
+
+    def _has_measured_elements(self) -> bool:
+        """Whether sums of batches of one element were measured: by lanes, and by one algorithm with sums of fp16."""
+        algorithm = self.configuration.algorithm
+        return algorithm == _VECTOR_ALGORITHMS[0] or (self.query.compute, algorithm) == ("fp16", _FP16_ELEMENTS)
 
     def _is_sparse_column(self) -> bool:
         """Whether B is one column whose elements have gaps between them."""
@@ -371,7 +367,8 @@ class _Description:
     def _granularity(self) -> int:
         """The unit of slice lengths: the largest granularity of the layout that divides k, or the smallest."""
         transposes, k = self.query.transposes, self.query.k
-        if self.query.n == 1 and transposes == "TN":
+        column = self.query.n == 1 and transposes == "TN"
+        if column:
             transposes = "TT"  # the library takes a column for a row
         table = [row for row in self.known.tables["granularities"] if self.query.a in row["dtypes"]]
         if not table:
@@ -379,6 +376,10 @@ class _Description:
         rows = sorted(table, key=lambda row: int(row["granularity"]), reverse=True)
         allowed = [row for row in rows if transposes in row.get("transposes", (transposes,))]
         chosen = next((row for row in allowed if k % int(row["granularity"]) == 0), allowed[-1])
+        if column and self.query.compute == "fp16" and "TN" not in chosen.get("transposes", ("TN",)):
+            raise self.not_covered(
+                f"slices of one column are not measured with sums of fp16 where {chosen['granularity']} divides k"
+            )
         self.known.record_use("granularities", chosen)
         return int(chosen["granularity"])
 

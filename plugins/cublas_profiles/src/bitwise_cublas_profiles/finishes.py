@@ -28,7 +28,6 @@ from bitwise_cublas_profiles.describe import (
     biased_product_of,
     descriptor_of,
     from_first_slice,
-    has_measured_lanes,
     sums_under_addend,
 )
 from bitwise_cublas_profiles.finish_rows import finish_row, rectifier
@@ -46,8 +45,6 @@ _ONTO_ITSELF = "itself"
 """The order, without the prefix ONTO, in which an addend follows the slices."""
 _FUSED: dict[str, Literal["x", "none"]] = {"product_fused": "x", "both_rounded": "none"}
 """By order: the term of a sum whose multiplication is fused, where it is not that of the addend."""
-_FEW_LANES = (13, 10)
-"""The algorithm and CUSTOM_OPTION whose sums of batches of one element, with an addend, are in another order."""
 _FP32_PARTIALS = 2
 """The REDUCTION_SCHEME that adds slices in fp32."""
 
@@ -247,13 +244,6 @@ def finished_product_of(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
             "described call is torch.addmm, followed by torch.nn.functional.gelu, whose bytes differ"
         )
-    if finish.addend == "matrix" and query.m == query.n == 1 and query.batch > 1:
-        few_lanes = (configuration.algorithm, configuration.custom) == _FEW_LANES
-        if few_lanes or query.scale_type == "fp16" or not has_measured_lanes(query, configuration):
-            raise RowNotCovered(
-                f"{query.description} with {finish.words} is not described: batches of one element are not measured "
-                "here; the nearest described call is the product, followed by the sum"
-            )
     rounded = onto = False
     if finish.addend == "vector":
         biased = biased_product_of(replace(query, epilogue="bias"), configuration, known, workspace=workspace)
@@ -276,6 +266,11 @@ def finished_product_of(
         finish = in_fp16(finish)
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
+        if query.m == query.n == 1 and query.batch > 1:
+            raise RowNotCovered(
+                f"{query.description} with {finish.words} is not described: which operand alpha multiplies is not "
+                "measured for batches of one element; the nearest described call is the product, followed by the sum"
+            )
         # The kernel multiplies the vector of a product of a matrix and a vector.
         operand = "b" if configuration.algorithm == 13 and query.m > 1 else "a"
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}

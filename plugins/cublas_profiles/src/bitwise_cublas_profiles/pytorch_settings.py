@@ -88,10 +88,10 @@ class PyTorchSettings:
             raise CublasError(f"PyTorch does not multiply {query.a} matrices without a bias if split K is disallowed")
         compute = "tf32" if self.tf32 and query.a == "fp32" else query.compute
         if self.fp16_accumulation and query.a == "fp16":
-            if query.c != "fp16" or self.lt_products or (query.m == query.n == 1 and query.batch > 1):
+            if query.c != "fp16" or self.lt_products:
                 raise CublasError(
                     f"{_FP16_ACCUMULATION} is True: with it products of fp16 were measured with outputs of fp16, in "
-                    "cuBLAS, and no batches of one element"
+                    "cuBLAS"
                 )
             compute = "fp16"
         return replace(query, workspace=workspace, reductions=mask, compute=compute)

@@ -199,11 +199,28 @@ def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (25
         )
     a, b, out = ("fp32" if each == "tf32" else each for each in (problem.a, problem.b, problem.out))
     compute = "tf32" if problem.a == problem.b == "tf32" else "fp32"
-    return GemmQuery(
+    found = GemmQuery(
         problem.m, problem.n, problem.k, a, b, out, compute, problem.transpose_a, problem.transpose_b,
         problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
         epilogue=problem.epilogue, alignment=alignment,
         workspace=BIAS_WORKSPACE if problem.epilogue == "bias" else WORKSPACE,
+    )  # fmt: skip
+    if problem.batch is None or (problem.m, problem.n) != (1, 1):
+        return found
+    if problem.batch == 1:
+        raise CublasError(f"{problem.words} is not described: one product of one element is not measured as a batch")
+    return of_elements(found)
+
+
+def of_elements(query: GemmQuery) -> GemmQuery:
+    """The query of a batch of one element: PyTorch takes its result for one with dense columns.
+
+    It then passes A first, and both operands transposed.
+    """
+    return replace(
+        query, a=query.b, b=query.a, transpose_a=not query.transpose_b, transpose_b=not query.transpose_a,
+        ld_a=query.ld_b, ld_b=query.ld_a, stride_a=query.stride_b, stride_b=query.stride_a,
+        alignment=(query.alignment[1], query.alignment[0], query.alignment[2]),
     )  # fmt: skip
 
 

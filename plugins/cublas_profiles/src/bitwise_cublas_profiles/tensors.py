@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bitwise_cublas_profiles.library import Library, Pointers
-from bitwise_cublas_profiles.query import FP8, CublasError, GemmQuery, HeuristicResult
+from bitwise_cublas_profiles.query import FP8, CublasError, GemmQuery, HeuristicResult, of_elements
 from bitwise_cublas_profiles.workspaces import WORKSPACE
 
 if TYPE_CHECKING:
@@ -55,12 +55,20 @@ def query_of_tensors(
     if transpose_c:
         raise CublasError("the rows of out are not dense; swap the operands and transpose them instead")
     stride_a, stride_b, stride_c = (each.stride(0) if each.dim() == 3 else None for each in (a, b, out))
-    return GemmQuery(
+    found = GemmQuery(
         m, n, k, type_name(a.dtype), type_name(b.dtype), type_name(out.dtype), compute, transpose_a, transpose_b,
         batches.pop(), ld_a, ld_b, ld_c, stride_a, stride_b, stride_c, epilogue=epilogue,
         fast_accumulation=fast_accumulation, workspace=workspace,
         alignment=(_alignment(a), _alignment(b), _alignment(out)),
     )  # fmt: skip
+    if a.dim() == 2 or (m, n) != (1, 1):
+        return found
+    if found.batch == 1 or (k > 1 and (a.stride(1) == 1 or (b.stride(1) == 1 and b.stride(2) >= k))):
+        raise CublasError(
+            f"{found.description} is not described: as a batch, one product of one element is not measured, and "
+            "neither are views of transposed vectors"
+        )
+    return of_elements(found)
 
 
 def _stored(name: str, matrix: torch.Tensor) -> tuple[bool, int]:

@@ -38,6 +38,8 @@ _TILE = 64
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only."""
 _WHOLE = 40
+_LONGEST = 4000
+"""The most values of k of a product of few rows."""
 _DISTANCES = (1, 2, 4, 8, 16, 32, 64)
 _MOST_PARTS, _MOST_SETS = 6, 8
 """The parts of a tile, and the sets of bounds of a product, whose order is asked."""
@@ -169,12 +171,12 @@ def drawn_tiles(dice: random.Random) -> tuple[int, int, int, str]:
 
 def drawn_chains(dice: random.Random) -> tuple[int, int, int, str]:
     """Return a product of few rows."""
-    m = dice.randint(1, 9)
-    if dice.random() < 0.5:
+    m = dice.randint(1, 16)
+    if dice.random() < 0.2:
         n, k = round(math.exp(dice.uniform(math.log(5000), math.log(100000)))), dice.randint(8, _WHOLE)
     else:
         n = round(math.exp(dice.uniform(math.log(4000), math.log(60000))))
-        k = round(math.exp(dice.uniform(math.log(_WHOLE + 1), math.log(900))))
+        k = round(math.exp(dice.uniform(math.log(_WHOLE + 1), math.log(_LONGEST))))
     return m, n, k, dice.choice(("NN", "NN", "NT"))
 
 

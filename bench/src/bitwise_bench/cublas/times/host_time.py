@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.environment import processor_name
 from bitwise_torch import addmm, describe, locked_products, matmul, recorded_products
 
 SHAPES = ((64, 64, 64), (1024, 1024, 1024), (17, 4096, 4096), (128, 128, 8192))
@@ -106,10 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     import torch
 
+    from bitwise_cublas_profiles.driver import driver_version
+
     found = {
         "environment": {
-            "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version(),
-            "triton": version("triton"), "cuda-bindings": version("cuda-bindings"),
+            "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "cpu": processor_name(),
+            "torch": torch.__version__, "python": platform.python_version(), "triton": version("triton"),
+            "cuda-bindings": version("cuda-bindings"),
         },
         "host microseconds": {f"{m}x{n}x{k}": product_times(m, n, k) for m, n, k in SHAPES},
         "host microseconds of layers": {f"{m}x{n}x{k}": layer_times(m, n, k) for m, n, k in SHAPES},

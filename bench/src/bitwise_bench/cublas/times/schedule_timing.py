@@ -3,6 +3,7 @@
     python -m bitwise_bench.cublas.times.schedule_timing --set held-out --out records/cublas-held-out-sm90-h100.json
     python -m bitwise_bench.cublas.times.schedule_timing --set fitted --most 12 --times --out times.json
     python -m bitwise_bench.cublas.times.schedule_timing --set published --join part-*.json --out published.json
+    python -m bitwise_bench.cublas.times.schedule_timing --set published --only-compile
 
 A problem runs under the launcher's default schedule and, with --most, under that many candidates, whose fastest one
 counts.  With --first-call, `first call` is the fastest of so many, as BITWISE_TIMED_SCHEDULES chooses it.  Each must
@@ -321,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.times.schedule_timing", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="where to write the record; needed unless --only-compile is given")
     parser.add_argument(
         "--set", choices=sorted(SETS), default=["layers"], nargs="+", help="the sets of problems (default layers)"
     )
@@ -341,6 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--first-call", type=int, default=0, help="time so many schedules as at a first call with tuning (default 0)"
     )
     parser.add_argument("--plain", action="store_true", help="time a plain Triton GEMM, too")
+    parser.add_argument("--only-compile", action="store_true", help="fill the compilers' caches; time nothing")
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"rounds of times in turn (default {_ROUNDS})")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument(
@@ -349,6 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     parser.add_argument("--join", type=Path, nargs="+", help="join these records of parts of the set; time nothing")
     given = parser.parse_args(arguments)
+    if not given.out and not given.only_compile:
+        parser.error("give --out, the file to write the record to, or --only-compile")
     if given.join:
         problems = [problem for name in given.set for problem in SETS[name]()]
         head, parts_of_all = joined(given.join, problems)
@@ -375,6 +379,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         multiprocessing.Manager() as manager,
         Parts(_compile, (given, problems, ready := manager.dict()), given.processes) as parts,
     ):
+        if given.only_compile:
+            while (
+                len(ready) < len(problems) and time.time() < deadline and any(map(parts.alive, range(given.processes)))
+            ):
+                time.sleep(_POLL_SECONDS)
+            print(f"{len(ready)} of {len(problems)} problems compiled")
+            return 0
         for place, problem in enumerate(problems):
             while place not in ready and time.time() < deadline and parts.alive(place % given.processes):
                 time.sleep(_POLL_SECONDS)
