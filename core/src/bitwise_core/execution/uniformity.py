@@ -12,6 +12,8 @@ from bitwise_core.execution.values.term_hash import exact_hash
 
 _VARYING = L.STICKY | L.UNSPECIFIED_NAN
 """Flags of values that may differ between lanes although their terms are equal."""
+_VARYING_IN_ONE_LANE = L.STICKY
+"""The same of values that are kept once for all lanes: all of them read one place, or one instruction computes it."""
 
 
 def is_uniform(machine: Machine, value: Value, lanes: int) -> bool:
@@ -19,11 +21,12 @@ def is_uniform(machine: Machine, value: Value, lanes: int) -> bool:
     if L.lazy_integers(value) is not None or isinstance(value, L.PackedVector):
         return False
     vector = as_symbolic_vector(value)
-    varying = np.asarray(L.has_flag(vector, _VARYING))
+    words = exact_hash(vector)
+    is_kept_once = words.shape[2] == 1 and (isinstance(vector.flags, int) or vector.flags.shape[1] == 1)
+    varying = np.asarray(L.has_flag(vector, _VARYING_IN_ONE_LANE if is_kept_once else _VARYING))
     if varying.any() and (varying & machine.active()).any():
         return False
-    words = exact_hash(vector)
-    if words.shape[2] == 1:
+    if is_kept_once:
         return True
     count = -(-machine.threads // lanes) * lanes
     shape = (machine.blocks, machine.threads)

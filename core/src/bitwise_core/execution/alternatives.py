@@ -1,0 +1,81 @@
+"""State in `Machine.extra` that both ways of a branch on data may change: copies of it, and what holds after both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.values.symbolic_vector import Array
+
+
+class NotJoined(Unsupported):
+    """The ways of a branch on data leave states that are not described as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The blocks that are known to take the first way, and those that take the second one: shape (blocks,), boolean."""
+
+    first: Array
+    second: Array
+
+    @property
+    def open(self) -> Array:
+        """The other blocks: data decides, or they take no part and have one state in both ways."""
+        found: Array = ~(self.first | self.second)
+        return found
+
+
+class Alternative(ABC):
+    """State of which each way of a branch on data changes a copy of its own.
+
+    A way that has none of it has what the type makes without arguments.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """Return an independent copy."""
+
+    @abstractmethod
+    def joined(self, other: Self, choice: Choice) -> Self:
+        """Return the state after both ways, this one and another, whichever is taken.  Raises NotJoined."""
+
+
+class Possibilities(set[Any], Alternative):
+    """A set of what may be so: after both ways it holds what either of them holds."""
+
+    def copy(self) -> Possibilities:
+        """See `Alternative.copy`."""
+        return Possibilities(self)
+
+    def joined(self, other: Iterable[Any], choice: Choice) -> Possibilities:
+        """See `Alternative.joined`."""
+        return Possibilities(self | set(other))
+
+
+def copied_alternatives(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Machine.extra` holds for one way of a branch."""
+    return {key: value.copy() if isinstance(value, Alternative) else value for key, value in extra.items()}
+
+
+def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    """Return what `Machine.extra` holds after both ways.  Raises NotJoined.
+
+    A dictionary is a cache, and a number only has an effect on time: they are left out where the ways differ.
+    """
+    found = {}
+    for key in {**left, **right}:
+        one, other = left.get(key), right.get(key)
+        if isinstance(one, Alternative) or isinstance(other, Alternative):
+            kind: Any = type(other if one is None else one)
+            found[key] = (kind() if one is None else one).joined(kind() if other is None else other, choice)
+        elif one is other and one is not None:
+            found[key] = one
+        elif not all(each is None or isinstance(each, dict | int) for each in (one, other)):
+            raise NotJoined(f"the ways of a branch on data leave other {key}")
+    return found
