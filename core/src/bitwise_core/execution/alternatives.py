@@ -66,7 +66,8 @@ def copied_alternatives(extra: Mapping[str, Any]) -> dict[str, Any]:
 def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """Return what `Machine.extra` holds after both ways.  Raises NotJoined.
 
-    A dictionary is a cache, and a number only has an effect on time: they are left out where the ways differ.
+    What is no `Alternative` is either changed by no instruction that data may decide about, or kept to save time: it is
+    left out where the ways differ.
     """
     found = {}
     for key in {**left, **right}:
@@ -74,8 +75,6 @@ def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], choic
         if isinstance(one, Alternative) or isinstance(other, Alternative):
             kind: Any = type(other if one is None else one)
             found[key] = (kind() if one is None else one).joined(kind() if other is None else other, choice)
-        elif one is other and one is not None:
+        elif one is other:
             found[key] = one
-        elif not all(each is None or isinstance(each, dict | int) for each in (one, other)):
-            raise NotJoined(f"the ways of a branch on data leave other {key}")
     return found
