@@ -60,7 +60,7 @@ from bitwise_core.execution.races.epochs import next_epoch
 from bitwise_core.execution.separate_registers import SeparateRegisters, may_be_separated
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides
 from bitwise_core.execution.time_limit import check_time
-from bitwise_core.execution.uniformity import is_uniform
+from bitwise_core.execution.uniformity import decided_by_loads, is_uniform
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 MAXIMUM_STEPS = 20_000_000
@@ -523,7 +523,8 @@ class Executor:
                 others = others | self.outside
             if (others & ~mask)[mask.any(axis=1)].any():
                 return False
-        return is_uniform(machine, taken, machine.threads)
+        loaded = decided_by_loads(machine, self.program, group.pc)
+        return is_uniform(machine, taken, machine.threads, from_one_place=loaded)
 
     def _side_of(self, group: LaneGroup, pc: int) -> Executor:
         """Return an executor of one side of the branch on data at `pc`."""

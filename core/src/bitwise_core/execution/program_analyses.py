@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,50 @@ def effects_of(program: Program, instructions: frozenset[int]) -> Effect:
     for index in instructions:
         found |= program.infos[index].effects
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What decides a branch in its basic block, behind loads.
+
+    `outside` are the registers that the block reads for it and has not written, `compared` those that instructions
+    write which neither move bits nor compute integers.
+    """
+
+    outside: frozenset[str]
+    compared: frozenset[str]
+
+
+def decision_at(program: Program, branch: int) -> Decision | None:
+    """Return what decides a branch; None where something else than a register or a load has an effect on it."""
+    found: Decision | None = _cached(program, ("decision", branch), lambda: _decision(program, branch))
+    return found
+
+
+def _decision(program: Program, branch: int) -> Decision | None:
+    storage, infos = program.storage, program.infos
+    needed, compared = {storage(name) for name in infos[branch].reads}, set[str]()
+    index = branch
+    while needed and index > 0 and index not in program.joins and program.following[index - 1] == (index,):
+        index -= 1
+        written = {storage(name) for name in infos[index].writes}
+        if written.isdisjoint(needed):
+            continue
+        effects = infos[index].effects
+        if effects & ~(_COMPUTES | Effect.LOAD):
+            return None
+        needed -= written
+        if effects.overlaps(Effect.LOAD):
+            # A guarded load leaves a register as it is in some threads.
+            needed |= {storage(name) for name in infos[index].reads & infos[index].writes}
+            continue
+        if not effects.overlaps(Effect.MOVE | Effect.INTEGER):
+            compared |= written
+        needed |= {storage(name) for name in infos[index].reads}
+    return Decision(frozenset(needed), frozenset(compared))
+
+
+_COMPUTES = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
 
 
 def order_of(program: Program) -> Sequence[int]:
