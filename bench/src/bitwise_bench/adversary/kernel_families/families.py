@@ -10,6 +10,7 @@ from bitwise_bench.adversary.block_programs import Family
 from bitwise_bench.adversary.kernel_families import (
     argument_kernels,
     block_kernels,
+    branch_kernels,
     bulk_kernels,
     cluster_kernels,
     colliding_kernels,
@@ -31,6 +32,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         **argument_kernels.FAMILIES,
         **block_kernels.FAMILIES,
+        **branch_kernels.FAMILIES,
         **bulk_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
         **colliding_kernels.FAMILIES,
