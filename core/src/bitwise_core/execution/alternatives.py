@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
 
@@ -16,11 +17,15 @@ class NotJoined(Unsupported):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The blocks that are known to take the first way, and those that take the second one: shape (blocks,), boolean."""
+class Ways:
+    """The two ways of a branch: the blocks that are known to take the first one, and those that take the second one.
+
+    Both are boolean arrays of shape (blocks,).  `shared` is what shared memory holds after each of the ways.
+    """
 
     first: Array
     second: Array
+    shared: tuple[SharedMemory, SharedMemory]
 
     @property
     def open(self) -> Array:
@@ -42,7 +47,7 @@ class Alternative(ABC):
         """Return an independent copy."""
 
     @abstractmethod
-    def joined(self, other: Self, choice: Choice) -> Self:
+    def joined(self, other: Self, ways: Ways) -> Self:
         """Return the state after both ways, this one and another, whichever is taken.  Raises NotJoined."""
 
 
@@ -53,7 +58,7 @@ class Possibilities(set[Any], Alternative):
         """See `Alternative.copy`."""
         return Possibilities(self)
 
-    def joined(self, other: Iterable[Any], choice: Choice) -> Possibilities:
+    def joined(self, other: Iterable[Any], ways: Ways) -> Possibilities:
         """See `Alternative.joined`."""
         return Possibilities(self | set(other))
 
@@ -63,7 +68,7 @@ def copied_alternatives(extra: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value.copy() if isinstance(value, Alternative) else value for key, value in extra.items()}
 
 
-def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], ways: Ways) -> dict[str, Any]:
     """Return what `Machine.extra` holds after both ways.  Raises NotJoined.
 
     What is no `Alternative` is either changed by no instruction that data may decide about, or kept to save time: it is
@@ -74,7 +79,7 @@ def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], choic
         one, other = left.get(key), right.get(key)
         if isinstance(one, Alternative) or isinstance(other, Alternative):
             kind: Any = type(other if one is None else one)
-            found[key] = (kind() if one is None else one).joined(kind() if other is None else other, choice)
+            found[key] = (kind() if one is None else one).joined(kind() if other is None else other, ways)
         elif one is other:
             found[key] = one
     return found

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.execution.alternatives import Choice, copied_alternatives, joined_alternatives
+from bitwise_core.execution.alternatives import Ways, copied_alternatives, joined_alternatives
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -28,7 +28,7 @@ from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.uniformity import of_blocks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.execution.values.term_hash import poison
 
 
@@ -144,23 +144,24 @@ class BlockSide:
 def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false: BlockSide) -> None:
     """Set the memories, the history of accesses and asynchronous work after both sides.  Raises Unsupported."""
     chosen = of_blocks(machine, predicate)
-    choice = _known_choice(machine, chosen)
+    known = _known_ways(machine, chosen)
+    ways = Ways(*known, (if_true.shared, if_false.shared))
     # These raise where the sides leave no state that is described as one.
-    reads = if_true.reads.joined(if_false.reads, choice)
-    extra = joined_alternatives(if_true.extra, if_false.extra, choice)
+    reads = if_true.reads.joined(if_false.reads, ways)
+    extra = joined_alternatives(if_true.extra, if_false.extra, ways)
     select = machine.domain.select
     machine.shared = if_true.shared.selected(if_false.shared, lambda one, other: select(chosen, one, other))
-    machine.races = if_true.races.with_alternatives(if_false.races, choice)
+    machine.races = if_true.races.with_alternatives(if_false.races, ways)
     # An access after the join is ordered only after those before the barriers that both sides have passed.
     machine.epoch = earlier_epoch(if_true.epoch, if_false.epoch)
     join_stores(machine, chosen, if_true.stores, if_false.stores)
     machine.asynchronous_reads, machine.extra = reads, extra
 
 
-def _known_choice(machine: Machine, predicate: Value) -> Choice:
-    """Return which blocks are known to take a side; `predicate` has one lane for each block."""
+def _known_ways(machine: Machine, predicate: Value) -> tuple[Array, Array]:
+    """Return which blocks are known to take each side; `predicate` has one lane for each block."""
     vector = as_symbolic_vector(predicate)
     known = np.broadcast_to(np.asarray(L.constant_mask(vector)), (machine.blocks, 1))[:, 0]
     known = known & machine.active().any(axis=1)
     truth = np.broadcast_to(vector.words[0] != 0, (machine.blocks, 1))[:, 0]
-    return Choice(known & truth, known & ~truth)
+    return known & truth, known & ~truth

@@ -56,7 +56,7 @@ def _inside(dice: random.Random) -> Slot:
         f"{place} {_own(_line('%d11', 0))} {read}",
         f"{_own(_line('%d11', 0, 512) + _line('%d11', 1, 1024))} {place} {read}",
         f"{_line('%d12', 0)} {place} {read} {_line('%d12', 1)}",
-        f"{_line('%d12', 0, 1024, 16)} {place} {read} {_line('%d12', 1, 16)}",
+        f"{_line('%d12', 0)} {place} ld.shared.v2.b32 {{{other}, {one}}}, [%d21]; {_line('%d12', 1, 16)}",
         f"bar.sync 0; cp.async.ca.shared.global [%d9], [%d6], 16; cp.async.wait_all; {place} {read}",
     ]  # fmt: skip
     kinds = [
@@ -87,14 +87,15 @@ def _choice(dice: random.Random, offset: int) -> Slot:
 def _sides(dice: random.Random) -> Shape:
     """Branches of whole blocks, nested in some, with copies in flight over them in some."""
     begin = "mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13;"
+    other = "xor.b32 %r52, %r0, 35; mul.wide.u32 %d23, %r52, 16; add.s64 %d23, %d8, %d23;"
     flies = dice.random() < 0.5
     early: Slot = (
         ("cp.async.ca.shared.global [%d9+2048], [%d6], 16; cp.async.commit_group;",) if flies else ("mov.b32 %r81, 0;",)
     )
     late: Slot = (
         (
-            "cp.async.wait_group 0; bar.sync 0; ld.shared.b32 %r30, [%d9+2064]; add.rn.f32 %r20, %r20, %r30;",
-            "cp.async.wait_all; bar.sync 0; ld.shared.b32 %r30, [%d9+2064]; add.rn.f32 %r20, %r30, %r20;",
+            f"cp.async.wait_group 0; bar.sync 0; {other} ld.shared.b32 %r30, [%d23+2048]; add.rn.f32 %r20, %r20, %r30;",
+            f"cp.async.wait_all; bar.sync 0; {other} ld.shared.b32 %r30, [%d23+2048]; add.rn.f32 %r20, %r30, %r20;",
             "cp.async.wait_group 0; bar.sync 0; ld.shared.b32 %r30, [%d9+2048]; add.rn.f32 %r20, %r20, %r30;",
         )
         if flies

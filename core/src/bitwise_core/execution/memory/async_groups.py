@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from bitwise_core.execution.alternatives import Choice, NotJoined
+from bitwise_core.execution.alternatives import NotJoined, Ways
 from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -39,20 +39,30 @@ class AsyncGroups(Generic[Work]):
         return found
 
     def joined(
-        self, other: AsyncGroups[Work], choice: Choice, alike: Callable[[Sequence[Work], Sequence[Work], Array], bool]
+        self,
+        other: AsyncGroups[Work],
+        ways: Ways,
+        alike: Callable[[Sequence[Work], Sequence[Work], Array], bool],
+        has_ended: Callable[[Work, Array, int], bool],
     ) -> AsyncGroups[Work]:
         """Return the groups after both ways of a branch, which left these and others.  Raises NotJoined.
 
-        `alike` returns whether two lists of work are the same in some blocks (a boolean array).
+        `alike` returns whether two lists of work are the same in some blocks (a boolean array).  Where one way has
+        waited for the oldest groups of the other one, they stay in flight for both: a wait that completes them later
+        changes nothing in the way in which they are complete, as `has_ended` returns for work, blocks and a way.
         """
-        mine, others = self._in_blocks(choice.open), other._in_blocks(choice.open)
-        if len(mine) != len(others) or not all(
+        mine, others = self._in_blocks(ways.open), other._in_blocks(ways.open)
+        more = len(mine) - len(others)
+        longer, shorter = (mine, others) if more >= 0 else (others, mine)
+        if not all(
             np.array_equal(one.blocks, another.blocks) and alike(one.work, another.work, one.blocks)
-            for one, another in zip(mine, others, strict=True)
+            for one, another in zip(longer[abs(more) :], shorter, strict=True)
+        ) or not all(
+            has_ended(work, group.blocks, int(more > 0)) for group in longer[: abs(more)] for work in group.work
         ):
             raise NotJoined(NOT_THE_SAME_GROUPS)
         found: AsyncGroups[Work] = AsyncGroups()
-        found.groups = [*self._in_blocks(~choice.second), *other._in_blocks(choice.second)]
+        found.groups = [*longer, *self._in_blocks(ways.first), *other._in_blocks(ways.second)]
         return found
 
     def _in_blocks(self, blocks: Array) -> list[AsyncGroup[Work]]:
@@ -114,12 +124,12 @@ class ReadQueue:
         """Return an independent copy."""
         return ReadQueue(list(self.open), self.groups.copy())
 
-    def joined(self, other: ReadQueue, choice: Choice) -> ReadQueue:
-        """See `AsyncGroups.joined`."""
-        if not _same_reads(self.open, other.open, choice.open):
+    def joined(self, other: ReadQueue, ways: Ways) -> ReadQueue:
+        """See `AsyncGroups.joined`.  A read that has ended has changed nothing."""
+        if not _same_reads(self.open, other.open, ways.open):
             raise NotJoined(NOT_THE_SAME_GROUPS)
-        started = [*_reads_in(self.open, ~choice.second), *_reads_in(other.open, choice.second)]
-        return ReadQueue(started, self.groups.joined(other.groups, choice, _same_reads))
+        started = [*_reads_in(self.open, ~ways.second), *_reads_in(other.open, ways.second)]
+        return ReadQueue(started, self.groups.joined(other.groups, ways, _same_reads, lambda *_: True))
 
     def in_flight(self, blocks: Array) -> Iterator[Array]:
         """Yield the cells that reads of some of these blocks still take."""
@@ -150,11 +160,11 @@ class AsynchronousReads:
         """Return whether reads are in flight."""
         return any(queue.open or queue.groups.groups for queue in self.queues.values())
 
-    def joined(self, other: AsynchronousReads, choice: Choice) -> AsynchronousReads:
+    def joined(self, other: AsynchronousReads, ways: Ways) -> AsynchronousReads:
         """Return the reads after both ways of a branch, which left these and others.  Raises NotJoined."""
         keys = {**self.queues, **other.queues}
         return AsynchronousReads(
-            {key: self.queues.get(key, ReadQueue()).joined(other.queues.get(key, ReadQueue()), choice) for key in keys}
+            {key: self.queues.get(key, ReadQueue()).joined(other.queues.get(key, ReadQueue()), ways) for key in keys}
         )
 
     def issue(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
-from bitwise_core.execution.alternatives import Alternative, Choice
+from bitwise_core.execution.alternatives import Alternative, Ways
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.races.epochs import Epoch, later_epoch
 from bitwise_core.execution.races.undetermined import BESIDE_LANES_RACE, Cause, Kind, Race
@@ -197,7 +197,7 @@ class RecentStores(Alternative):
         """See `Alternative.copy`."""
         return RecentStores(list(self.made), self.dropped, self.seen)
 
-    def joined(self, other: RecentStores, choice: Choice) -> RecentStores:
+    def joined(self, other: RecentStores, ways: Ways) -> RecentStores:
         """See `Alternative.joined`: the stores of both ways."""
         further = [each for each in other.made if all(each is not mine for mine in self.made)]
         return RecentStores([*self.made, *further], later_epoch(self.dropped, other.dropped))

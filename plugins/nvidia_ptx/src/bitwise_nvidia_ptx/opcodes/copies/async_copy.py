@@ -15,7 +15,7 @@ from operator import is_
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register
-from bitwise_core.execution.alternatives import Alternative, Choice, NotJoined
+from bitwise_core.execution.alternatives import Alternative, NotJoined, Ways
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect, InstructionInfo
@@ -66,16 +66,37 @@ class PendingCopies(Alternative):
         """See `Alternative.copy`."""
         return PendingCopies(list(self.open), {key: groups.copy() for key, groups in self.groups.items()})
 
-    def joined(self, other: PendingCopies, choice: Choice) -> PendingCopies:
-        """See `Alternative.joined`: both ways leave the same copies in flight, which were issued before the branch."""
-        if len(self.open) != len(other.open) or not all(map(is_, self.open, other.open)):
+    def joined(self, other: PendingCopies, ways: Ways) -> PendingCopies:
+        """See `Alternative.joined`: both ways leave the same copies in flight, which were issued before the branch.
+
+        One way may have waited for some of them, see `AsyncGroups.joined`, if shared memory holds what they copied.
+        """
+
+        def has_arrived(copy: PendingCopy, blocks: Array, way: int) -> bool:
+            mask = blocks[:, None] if copy.mask is None else blocks[:, None] & copy.mask
+            return bool(ways.shared[way].holds(copy.cells, copy.value, mask).all())
+
+        more = len(self.open) - len(other.open)
+        longer, shorter = (self.open, other.open) if more >= 0 else (other.open, self.open)
+        if not all(map(is_, longer[abs(more) :], shorter)) or not all(
+            has_arrived(each, _of_blocks(each, ways.open), int(more > 0)) for each in longer[: abs(more)]
+        ):
             raise NotJoined(NOT_THE_SAME_GROUPS)
         none = AsyncGroups[PendingCopy]()
         groups = {
-            key: self.groups.get(key, none).joined(other.groups.get(key, none), choice, _same_copies)
+            key: self.groups.get(key, none).joined(other.groups.get(key, none), ways, _same_copies, has_arrived)
             for key in {**self.groups, **other.groups}
         }
-        return PendingCopies(list(self.open), groups)
+        return PendingCopies(list(longer), groups)
+
+
+def _of_blocks(copy: PendingCopy, blocks: Array) -> Array:
+    """Return these blocks as a boolean array.  Raises NotJoined for a copy of a block that is not among them."""
+    if not blocks[copy.blocks].all():
+        raise NotJoined(NOT_THE_SAME_GROUPS)
+    found = np.zeros_like(blocks)
+    found[copy.blocks] = True
+    return found
 
 
 def _same_copies(left: Sequence[PendingCopy], right: Sequence[PendingCopy], blocks: Array) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol
-from bitwise_core.execution.alternatives import Alternative, Choice, NotJoined
+from bitwise_core.execution.alternatives import Alternative, NotJoined, Ways
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
@@ -143,14 +143,14 @@ class MBarrier:
         one, zero = np.ones_like(self.count), np.zeros_like(self.count)
         return MBarrier(self.address, np.zeros_like(self.initialised), one, one, zero, zero)
 
-    def joined(self, other: MBarrier, choice: Choice) -> MBarrier:
+    def joined(self, other: MBarrier, ways: Ways) -> MBarrier:
         """Return the mbarrier after both ways of a branch, which left this one and another.  Raises NotJoined.
 
         Where both ways leave it initialised, it must be in one state.  Phases of one parity without copies in flight
         are one state: what waits for a phase names its parity.  Where one way leaves it initialised, it is not
         initialised after both.
         """
-        open_, second = choice.open, choice.second
+        open_, second = ways.open, ways.second
         pairs = (self.copies, other.copies), (self.thread_copies, other.thread_copies), (self.stores, other.stores)
         in_flight = np.zeros(open_.shape, dtype=bool)
         for mine, others in pairs:
@@ -189,14 +189,14 @@ class MBarriers(dict[int, MBarrier], Alternative):
         """See `Alternative.copy`."""
         return MBarriers({address: each.copy() for address, each in self.items()})
 
-    def joined(self, other: MBarriers, choice: Choice) -> MBarriers:
+    def joined(self, other: MBarriers, ways: Ways) -> MBarriers:
         """See `Alternative.joined`."""
         found = MBarriers()
         for address in {**self, **other}:
             one, another = self.get(address), other.get(address)
             some = another if one is None else one
             assert some is not None
-            found[address] = (one or some.absent()).joined(another or some.absent(), choice)
+            found[address] = (one or some.absent()).joined(another or some.absent(), ways)
         return found
 
 
