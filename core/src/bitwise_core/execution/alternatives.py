@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -51,6 +53,15 @@ class Alternative(ABC):
         """Return the state after both ways, this one and another, whichever is taken.  Raises NotJoined."""
 
 
+class SharedByWays:
+    """State that both ways of a branch share: what is kept to save time, or what no instruction changes there.
+
+    A class says which of both it is.
+    """
+
+    __slots__ = ()
+
+
 class Possibilities(set[Any], Alternative):
     """A set of what may be so: after both ways it holds what either of them holds."""
 
@@ -63,17 +74,27 @@ class Possibilities(set[Any], Alternative):
         return Possibilities(self | set(other))
 
 
+_UNCHANGED = (int, str, tuple, frozenset, dict, set, list, np.ndarray)
+"""Types of what ways share besides: numbers and caches, and what is set at the start of a run and never changed."""
+_CACHES = (int, str, tuple, dict, SharedByWays)
+"""The types of what is left out after both ways where they differ."""
+
+
 def copied_alternatives(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `Machine.extra` holds for one way of a branch."""
-    return {key: value.copy() if isinstance(value, Alternative) else value for key, value in extra.items()}
+    """Return what `Machine.extra` holds for one way of a branch.  Raises NotJoined for state of another kind."""
+    found = {}
+    for key, value in extra.items():
+        if isinstance(value, Alternative):
+            found[key] = value.copy()
+        elif isinstance(value, SharedByWays) or type(value) in _UNCHANGED or isinstance(value, bool):
+            found[key] = value
+        else:
+            raise NotJoined(f"data decides about instructions that may change {key}")
+    return found
 
 
 def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], ways: Ways) -> dict[str, Any]:
-    """Return what `Machine.extra` holds after both ways.  Raises NotJoined.
-
-    What is no `Alternative` is either changed by no instruction that data may decide about, or kept to save time: it is
-    left out where the ways differ.
-    """
+    """Return what `Machine.extra` holds after both ways.  Raises NotJoined."""
     found = {}
     for key in {**left, **right}:
         one, other = left.get(key), right.get(key)
@@ -82,4 +103,6 @@ def joined_alternatives(left: Mapping[str, Any], right: Mapping[str, Any], ways:
             found[key] = (kind() if one is None else one).joined(kind() if other is None else other, ways)
         elif one is other:
             found[key] = one
+        elif not all(each is None or isinstance(each, _CACHES) for each in (one, other)):
+            raise NotJoined(f"the ways of a branch on data leave different {key}")
     return found

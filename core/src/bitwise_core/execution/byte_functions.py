@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.deferred_blends import deferred_blend
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_cones import BlockCones, Cone, Shape, blocks_of, cones_of_block
@@ -151,7 +152,7 @@ class _Input:
 
 
 @dataclass(slots=True, eq=False)
-class _OpenCones:
+class _OpenCones(SharedByWays):
     """The cones of a block that were entered and not yet computed, by root, and the inputs so far by number.
 
     `lanes`: those in which they are computed; None: all.  `waiting` are the results that were not yet read.  `done` is

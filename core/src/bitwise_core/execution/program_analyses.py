@@ -43,11 +43,13 @@ class Decision:
     """What decides a branch in its basic block, behind loads.
 
     `outside` are the registers that the block reads for it and has not written, `compared` those that instructions
-    write which neither move bits nor compute integers.
+    write which neither move bits nor compute integers, and `read` all that decide it.  None of these is written between
+    its use and the branch.
     """
 
     outside: frozenset[str]
     compared: frozenset[str]
+    read: frozenset[str]
 
 
 def decision_at(program: Program, branch: int) -> Decision | None:
@@ -59,24 +61,29 @@ def decision_at(program: Program, branch: int) -> Decision | None:
 def _decision(program: Program, branch: int) -> Decision | None:
     storage, infos = program.storage, program.infos
     needed, compared = {storage(name) for name in infos[branch].reads}, set[str]()
+    read, later = set(needed), set[str]()
     index = branch
     while needed and index > 0 and index not in program.joins and program.following[index - 1] == (index,):
         index -= 1
         written = {storage(name) for name in infos[index].writes}
         if written.isdisjoint(needed):
+            later |= written
             continue
+        reads = {storage(name) for name in infos[index].reads}
+        if not reads.isdisjoint(later | written):
+            return None
+        read |= reads
+        later |= written
         effects = infos[index].effects
         if effects & ~(_COMPUTES | Effect.LOAD):
             return None
         needed -= written
         if effects.overlaps(Effect.LOAD):
-            # A guarded load leaves a register as it is in some threads.
-            needed |= {storage(name) for name in infos[index].reads & infos[index].writes}
             continue
         if not effects.overlaps(Effect.MOVE | Effect.INTEGER):
             compared |= written
-        needed |= {storage(name) for name in infos[index].reads}
-    return Decision(frozenset(needed), frozenset(compared))
+        needed |= reads
+    return Decision(frozenset(needed), frozenset(compared), frozenset(read))
 
 
 _COMPUTES = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE

@@ -26,7 +26,7 @@ def is_uniform(machine: Machine, value: Value, lanes: int, *, from_one_place: bo
         return False
     vector = as_symbolic_vector(value)
     words = exact_hash(vector)
-    is_kept_once = words.shape[2] == 1 and (isinstance(vector.flags, int) or vector.flags.shape[1] == 1)
+    is_kept_once = _is_kept_once(vector)
     varying = np.asarray(L.has_flag(vector, L.STICKY if is_kept_once and from_one_place else _VARYING))
     if varying.any() and (varying & machine.active()).any():
         return False
@@ -43,12 +43,18 @@ def is_uniform(machine: Machine, value: Value, lanes: int, *, from_one_place: bo
     return True
 
 
+def _is_kept_once(vector: L.SymbolicVector) -> bool:
+    """Return whether a value is one for all threads of a block: they read it at one place, or compute it of such."""
+    return vector.words.shape[2] == 1 and (isinstance(vector.flags, int) or vector.flags.shape[1] == 1)
+
+
 def decided_by_loads(machine: Machine, program: Program, branch: int) -> bool:
     """Return whether the condition of a branch is made of loads by functions of bits that an assembler cannot change.
 
     These are comparisons, moves and operations on integers in the basic block of the branch.  Threads that execute
     different copies of them, such as the warps of two programs in one text, find one result for one content.  What the
-    block reads else must have no bits of a NaN that an assembler decides.
+    block reads else must have no bits of a NaN that an assembler decides.  All that is read must be kept once, addresses
+    and guards too: a choice between two loads of equal terms may differ between threads.
     """
     decision = decision_at(program, branch)
     if decision is None:
@@ -56,6 +62,10 @@ def decided_by_loads(machine: Machine, program: Program, branch: int) -> bool:
     for name in decision.compared:
         value = machine.registers.get(name)
         if value is None or width(value) != 1:
+            return False
+    for name in decision.read:
+        value = machine.registers.get(name, machine.special.get(name))
+        if value is None or not _is_kept_once(as_symbolic_vector(value)):
             return False
     for name in decision.outside:
         value = machine.registers.get(name)

@@ -356,7 +356,7 @@ class Sources:
     def stretch_of(self, instruction: Instruction) -> int:
         """Return the number of the instructions that ways without a barrier may join with an instruction.
 
-        On every way between two instructions of different numbers, there is a barrier of threads.
+        On every way between two instructions of different numbers, there is a barrier of the block.
         """
         if self._stretches is None:
             count = len(self.flow.infos)
@@ -368,7 +368,7 @@ class Sources:
                     index = parent[index]
                 return index
 
-            apart = [each.effects.overlaps(Effect.BARRIER) for each in self.flow.infos]
+            apart = [each.opcode.startswith(("bar.sync", "barrier.sync")) for each in self.kernel.instructions]
             for index, following in enumerate(successors(self.kernel, self.flow.infos)):
                 for each in following:
                     if 0 <= each < count and not apart[index] and not apart[each]:

@@ -115,6 +115,20 @@ def _is_same_copy(left: _AnyCopy, right: _AnyCopy) -> bool:
     return same and bool((left.phase == right.phase)[left.blocks].all())
 
 
+def _joined_copies(left: list[_AnyCopy], right: list[_AnyCopy], ways: Ways) -> tuple[list[_AnyCopy], Array]:
+    """Return the copies in flight after both ways of a branch, and the blocks that may have taken either with some.
+
+    Raises NotJoined for blocks that have other copies in flight after either way.
+    """
+    mine, others = _in_blocks(left, ways.open), _in_blocks(right, ways.open)
+    if len(mine) != len(others) or not all(map(_is_same_copy, mine, others)):
+        raise NotJoined(NOT_THE_SAME_GROUPS)
+    blocks = np.zeros(ways.first.shape, dtype=bool)
+    for each in mine:
+        blocks |= each.blocks
+    return mine + _in_blocks(left, ways.first) + _in_blocks(right, ways.second), blocks
+
+
 @dataclass(slots=True)
 class MBarrier:
     """An mbarrier in each block of the batch; arrays have the shape (blocks,).
@@ -151,21 +165,15 @@ class MBarrier:
         initialised after both.
         """
         open_, second = ways.open, ways.second
-        pairs = (self.copies, other.copies), (self.thread_copies, other.thread_copies), (self.stores, other.stores)
-        in_flight = np.zeros(open_.shape, dtype=bool)
-        for mine, others in pairs:
-            left, right = _in_blocks(mine, open_), _in_blocks(others, open_)
-            if len(left) != len(right) or not all(map(_is_same_copy, left, right)):
-                raise NotJoined(NOT_THE_SAME_GROUPS)
-            in_flight |= np.logical_or.reduce([each.blocks for each in left], initial=False)
+        copies, of_copies = _joined_copies(self.copies, other.copies, ways)
+        thread_copies, of_threads = _joined_copies(self.thread_copies, other.thread_copies, ways)
+        stores, of_stores = _joined_copies(self.stores, other.stores, ways)
+        in_flight = of_copies | of_threads | of_stores
         alike = (self.count == other.count) & (self.missing == other.missing) & (self.bytes == other.bytes)
         alike &= np.where(in_flight, self.phase == other.phase, self.phase % 2 == other.phase % 2)
         both = self.initialised & other.initialised
         if (both & open_ & ~alike).any():
             raise NotJoined(_OTHER_PHASES)
-        copies, thread_copies, stores = (
-            [*_in_blocks(mine, ~second), *_in_blocks(others, second)] for mine, others in pairs
-        )
         return MBarrier(
             self.address,
             np.where(open_, both, np.where(second, other.initialised, self.initialised)),
