@@ -672,7 +672,7 @@ def test_a_long_shift_by_a_register_that_a_type_of_floats_writes_is_unknown(writ
 @pytest.mark.parametrize(
     ("between", "merges"),
     [
-        ("bar.sync 0; @%p9 st.shared.b32 [room], %r2; bar.sync 0;", False),
+        ("bar.sync 0; @%p9 st.shared.b32 [%d9], %r2; bar.sync 0;", False),
         ("bar.warp.sync -1;", True),
         ("add.u32 %r8, %r0, 1;", True),
         ("setp.lt.u32 %p1, %r0, 40; @%p1 bra BACK; bar.sync 0; BACK: add.u32 %r8, %r8, 1;", True),
@@ -680,7 +680,7 @@ def test_a_long_shift_by_a_register_that_a_type_of_floats_writes_is_unknown(writ
 )
 def test_a_load_from_shared_memory_behind_a_barrier_is_another_number(between: str, *, merges: bool) -> None:
     """A maximum of two loads may be one of a number with itself only where ways without a barrier join them."""
-    body = f"""{LOAD} mov.b32 %r8, 0; setp.eq.u32 %p9, %r0, 0; @%p9 st.shared.b32 [room], %r1; bar.sync 0;
+    body = f"""{LOAD} mov.b32 %r8, 0; setp.eq.u32 %p9, %r0, 0; mov.u64 %d9, room; @%p9 st.shared.b32 [%d9], %r1; bar.sync 0;
         ld.shared.f32 %f3, [room]; {between} ld.shared.f32 %f4, [room]; max.f32 %f9, %f3, %f4; mov.b32 %r9, %f9; {store("%r9", 32)}"""
     module = ARCH.parse(text(body, shared=".shared .align 16 .b8 room[64];"), "k.ptx")
     sources = Sources(module.kernel("k"), ARCH.opcodes)

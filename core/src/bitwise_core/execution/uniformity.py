@@ -53,8 +53,8 @@ def decided_by_loads(machine: Machine, program: Program, branch: int) -> bool:
 
     These are comparisons, moves and operations on integers in the basic block of the branch.  Threads that execute
     different copies of them, such as the warps of two programs in one text, find one result for one content.  What the
-    block reads else must have no bits of a NaN that an assembler decides.  All that is read must be kept once, addresses
-    and guards too: a choice between two loads of equal terms may differ between threads.
+    block reads else must have no bits of a NaN that an assembler decides.  All that it reads must be kept once,
+    addresses and guards too: a choice between two loads of equal terms may differ between threads.
     """
     decision = decision_at(program, branch)
     if decision is None:

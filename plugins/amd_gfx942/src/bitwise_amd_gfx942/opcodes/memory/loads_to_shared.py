@@ -57,7 +57,7 @@ class PendingLoad:
 
 @dataclass(slots=True)
 class WaveAccesses(Alternative):
-    """The vector memory accesses that each wave has issued, shape (blocks, waves) or (1, 1), and the loads in flight."""
+    """The vector memory accesses that each wave has issued, (blocks, waves) or (1, 1), and the loads in flight."""
 
     issued: Array = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     pending: list[PendingLoad] = field(default_factory=list)
