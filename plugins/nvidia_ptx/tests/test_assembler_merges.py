@@ -13,8 +13,6 @@ from bitwise_core.execution.concrete import checked_outputs, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
-from bitwise_nvidia_ptx.assembler_choices.roots import extrema_of_one_number
-from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 from ptx_programs import ARCH, hashes, run, store, text
 from sass_listings import listing, mnemonics
 
@@ -667,21 +665,3 @@ def test_a_long_shift_by_a_register_that_a_type_of_floats_writes_is_unknown(writ
     with pytest.raises(Unsupported, match="a register that a floating-point instruction writes"):
         canonical(f"mov.b64 %d4, {{%r1, %r2}}; {write} shr.u64 %d4, %d4, %r3; mov.b64 {{%r9, %r19}}, %d4;")
     canonical("mov.b64 %d4, {%r1, %r2}; mov.b32 %r3, %r1; shr.u64 %d4, %d4, %r3; mov.b64 {%r9, %r19}, %d4;")
-
-
-@pytest.mark.parametrize(
-    ("between", "merges"),
-    [
-        ("bar.sync 0; @%p9 st.shared.b32 [%d9], %r2; bar.sync 0;", False),
-        ("bar.warp.sync -1;", True),
-        ("add.u32 %r8, %r0, 1;", True),
-        ("setp.lt.u32 %p1, %r0, 40; @%p1 bra BACK; bar.sync 0; BACK: add.u32 %r8, %r8, 1;", True),
-    ],
-)
-def test_a_load_from_shared_memory_behind_a_barrier_is_another_number(between: str, *, merges: bool) -> None:
-    """A maximum of two loads may be one of a number with itself only where ways without a barrier join them."""
-    body = f"""{LOAD} mov.b32 %r8, 0; setp.eq.u32 %p9, %r0, 0; mov.u64 %d9, room; @%p9 st.shared.b32 [%d9], %r1; bar.sync 0;
-        ld.shared.f32 %f3, [room]; {between} ld.shared.f32 %f4, [room]; max.f32 %f9, %f3, %f4; mov.b32 %r9, %f9; {store("%r9", 32)}"""
-    module = ARCH.parse(text(body, shared=".shared .align 16 .b8 room[64];"), "k.ptx")
-    sources = Sources(module.kernel("k"), ARCH.opcodes)
-    assert bool(extrema_of_one_number(sources)) == merges

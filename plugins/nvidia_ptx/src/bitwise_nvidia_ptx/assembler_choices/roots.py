@@ -25,7 +25,6 @@ _IN_PLACE = frozenset({"mov", "selp", "and", "or", "xor", "not", "lop3", "min", 
 _SIGNS = frozenset({"neg", "abs"})
 """Operations that move no bit to another place of the register: these, and those on signs of floats."""
 
-_OF_SHARED = re.compile(r"ld\.(\w+\.)*shared\b")
 _REGISTER = re.compile(r"'%[^']*'")
 _DEPTH = 4
 """Through how many instructions two computations of one text are compared."""
@@ -65,14 +64,12 @@ def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[objec
 def _computation(made: Instruction, sources: Sources, depth: int) -> Hashable:
     """Return a name of what an instruction computes, the same for two of one text that read the same.
 
-    Moves are left out.  Below a number of instructions, registers of one name count as one.  Loads from shared memory
-    with a barrier on every way between them read different contents.
+    Moves are left out.  Below a number of instructions, registers of one name count as one.
     """
     key = id(made), depth
     if key not in sources.computations:
         read = tuple(_read_number(each, made, sources, depth) for each in made.operands[1:])
-        stretch = sources.stretch_of(made) if _OF_SHARED.match(made.opcode) else None
-        sources.computations[key] = made.opcode, str(made.guard), read, stretch
+        sources.computations[key] = made.opcode, str(made.guard), read
     return sources.computations[key]
 
 

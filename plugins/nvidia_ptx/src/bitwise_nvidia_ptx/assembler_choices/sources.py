@@ -90,8 +90,6 @@ class Sources:
         """Whether a register may hold what is computed from literals, by the same (`_may_be_computed`)."""
         self._passing: dict[int, bool] = {}
         """Whether an instruction may return an operand, by its identity (`passes_on`)."""
-        self._stretches: list[int] | None = None
-        """By instruction, the number of its stretch (`stretch_of`)."""
         self._before: dict[int, set[int]] = defaultdict(set)
         """The instructions after which each basic block may be executed."""
         for index, following in enumerate(successors(kernel, self.flow.infos)):
@@ -352,29 +350,6 @@ class Sources:
     def _start_of(self, index: int) -> int:
         """Return the first instruction of the basic block of an instruction."""
         return self._starts[bisect_right(self._starts, index) - 1]
-
-    def stretch_of(self, instruction: Instruction) -> int:
-        """Return the number of the instructions that ways without a barrier may join with an instruction.
-
-        On every way between two instructions of different numbers, there is a barrier of the block.
-        """
-        if self._stretches is None:
-            count = len(self.flow.infos)
-            parent = list(range(count + 1))
-
-            def root(index: int) -> int:
-                while parent[index] != index:
-                    parent[index] = parent[parent[index]]
-                    index = parent[index]
-                return index
-
-            apart = [each.opcode.startswith(("bar.sync", "barrier.sync")) for each in self.kernel.instructions]
-            for index, following in enumerate(successors(self.kernel, self.flow.infos)):
-                for each in following:
-                    if 0 <= each < count and not apart[index] and not apart[each]:
-                        parent[root(index)] = root(each)
-            self._stretches = [root(index) for index in range(count)]
-        return self._stretches[self.places[id(instruction)]]
 
     def passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""
