@@ -13,6 +13,8 @@ from bitwise_core.execution.concrete import checked_outputs, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
+from bitwise_nvidia_ptx.assembler_choices.roots import extrema_of_one_number
+from bitwise_nvidia_ptx.assembler_choices.sources import Sources
 from ptx_programs import ARCH, hashes, run, store, text
 from sass_listings import listing, mnemonics
 
@@ -665,3 +667,48 @@ def test_a_long_shift_by_a_register_that_a_type_of_floats_writes_is_unknown(writ
     with pytest.raises(Unsupported, match="a register that a floating-point instruction writes"):
         canonical(f"mov.b64 %d4, {{%r1, %r2}}; {write} shr.u64 %d4, %d4, %r3; mov.b64 {{%r9, %r19}}, %d4;")
     canonical("mov.b64 %d4, {%r1, %r2}; mov.b32 %r3, %r1; shr.u64 %d4, %d4, %r3; mov.b64 {%r9, %r19}, %d4;")
+
+
+ROOM = ".shared .align 16 .b8 room[2048];"
+READ = (
+    "mov.u32 %r2, room; mul.lo.u32 %r3, %r0, 16; add.u32 %r3, %r2, %r3; xor.b32 %r4, %r3, 32; div.approx.f32 %f3, %f1, %f2;"
+    "st.shared.f32 [%r3], %f3; bar.sync 0; {} max.f32 %f9, %f4, %f5; mov.b32 %r9, %f9;"
+)
+FIRST, SECOND, CHANGED = "ld.shared.f32 %f4, [%r4];", "ld.shared.f32 %f5, [%r4];", "st.shared.f32 [%r3], %f1;"
+"""Two loads of one text, and a store between them."""
+
+
+@pytest.mark.parametrize(
+    ("between", "is_one"),
+    [
+        (f"{FIRST} {SECOND}", True),
+        (f"{FIRST} bar.sync 0; {SECOND}", True),  # ptxas keeps both, but no thread stores between them
+        (f"{FIRST} {CHANGED} {SECOND}", True),
+        (f"{FIRST} bar.sync 0; {CHANGED} bar.sync 0; {SECOND}", False),
+        (f"{FIRST} bar.sync 0; {CHANGED} bar.warp.sync -1; {SECOND}", True),
+        (f"{FIRST} bar.sync 0; {CHANGED} setp.gt.u32 %p9, %r0, 99; @%p9 bra E; bar.sync 0; E: {SECOND}", True),
+        (f"L: bar.sync 0; {CHANGED} bar.sync 0; {FIRST} bar.sync 0; {CHANGED} bar.sync 0; {SECOND}"
+         " add.u32 %r8, %r8, 1; setp.lt.u32 %p9, %r8, 3; @%p9 bra L;", False),
+        (f"L: {FIRST} bar.sync 0; {CHANGED} bar.sync 0; {SECOND}"
+         " add.u32 %r8, %r8, 1; setp.lt.u32 %p9, %r8, 3; @%p9 bra L;", True),
+    ],
+)  # fmt: skip
+def test_loads_of_one_text_are_one_number_up_to_a_barrier_behind_a_store(between: str, is_one: bool) -> None:
+    module = ARCH.parse(text(LOAD + "mov.u32 %r8, 0;" + READ.format(between) + store("%r9", 32), shared=ROOM), "k.ptx")
+    (kernel,) = module.kernels
+    sources = Sources(kernel, ARCH.opcodes)
+    (extremum,) = [each for each in kernel.instructions if each.opcode == "max.f32"]
+    assert (id(extremum) in extrema_of_one_number(sources)) is is_one
+
+
+def test_the_installed_assembler_loads_again_behind_a_store_or_a_barrier(tmp_path: Path) -> None:
+    """It passes on what a load returns to another one of its text where nothing is between them, and nowhere else."""
+    far = "and.b32 %r6, %r0, 63; shl.b32 %r6, %r6, 2; add.u32 %r7, %r2, %r6; st.shared.f32 [%r7+1600], %f1;"
+    cases = {
+        f"{FIRST} {SECOND}": 1, f"{FIRST} bar.sync 0; {SECOND}": 2, f"{FIRST} {CHANGED} {SECOND}": 2,
+        f"{FIRST} {far} {SECOND}": 2, f"{FIRST} {far} bar.sync 0; {SECOND}": 2,
+    }  # fmt: skip
+    texts = [text(LOAD + READ.format(each) + store("%r9", 32), shared=ROOM) for each in cases]
+    for expected, code in zip(cases.values(), mnemonics(texts, tmp_path), strict=True):
+        assert sum(each.startswith("LDS") for each in code) == expected
+        assert any(each.startswith("FMNMX") for each in code) is (expected == 2)

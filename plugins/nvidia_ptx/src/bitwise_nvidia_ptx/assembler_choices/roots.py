@@ -8,7 +8,7 @@ that a move takes apart are told apart by their places, until another operation 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
@@ -57,8 +57,30 @@ def roots_of(operand: Operand, user: Instruction, sources: Sources) -> set[objec
             written = made.operands[0]
             place = written.items.index(Register(name)) if isinstance(written, Vector) else 0
             text = _computation(made, sources, _DEPTH)
-            found.update(root for each in parts for root in ((name, id(made), each), (text, place, each)))
+            texts = [(text, version, place) for version in _versions(made, text, sources)]
+            found.update(root for each in parts for root in ((name, id(made), each), *((one, each) for one in texts)))
     return found
+
+
+def _versions(made: Instruction, text: Hashable, sources: Sources) -> Sequence[object]:
+    """Return the versions of shared memory that an instruction may read, None for a version that is not known.
+
+    A load of an unknown version may read each that others of its text read.  Where these are in several basic blocks,
+    no version is known.
+    """
+    index = sources.places[id(made)]
+    if index not in sources.versions_read:
+        return (None,)
+    if text not in sources.versions:
+        instructions = sources.kernel.instructions
+        alike = {
+            version
+            for place, version in sources.versions_read.items()
+            if version is not None and _computation(instructions[place], sources, _DEPTH) == text
+        }
+        sources.versions[text] = alike if len({block for block, _ in alike}) == 1 else set()
+    known, own = sources.versions[text], sources.versions_read[index]
+    return (own,) if own in known else (None, *known)
 
 
 def _computation(made: Instruction, sources: Sources, depth: int) -> Hashable:

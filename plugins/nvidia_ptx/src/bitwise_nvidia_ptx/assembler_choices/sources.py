@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from types import CodeType, FunctionType
 from typing import Any, cast
 
@@ -36,6 +36,8 @@ _SAME_FORMAT = re.compile(r"cvt\.(ftz\.)?(b?f16|f32|f64)\.\2")
 """Conversions that return their operand, or flush it."""
 EXTREMUM_OF_FLOATS = re.compile(r"(min|max)(\.\w+)*\.(b?f16(x2)?|f32|f64)")
 _OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
+_SHARED = frozenset({"shared", "shared::cta"})
+_BARRIER = re.compile(r"(bar|barrier)(\.cta)?\.sync(\.aligned)?")
 
 
 class Sources:
@@ -77,6 +79,8 @@ class Sources:
         self.knows_extrema = False
         self.computations: dict[tuple[int, int], Hashable] = {}
         """What instructions compute, by their identities and the depth to which it is known (`roots`)."""
+        self.versions: dict[Hashable, set[tuple[int, int]]] = {}
+        """In which versions of shared memory loads read what they do, by what they compute (`roots`)."""
         self._some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
@@ -297,6 +301,28 @@ class Sources:
         if base != "ld" or _OWN_MEMORY.isdisjoint(parts) or not self._stores:
             return ()
         return self._stored_locally if "local" in parts else self._stores.get(load.operands[1], ())
+
+    @cached_property
+    def versions_read(self) -> Mapping[int, tuple[int, int] | None]:
+        """The basic block and the version of shared memory that each load from it reads, by its place; None: any.
+
+        A barrier behind a store begins a version: what another thread has stored may be read from it on.  A load before
+        the first one of its basic block may read that of any other block.  ptxas 12.8 passes on what a load returns to
+        another one of the same text only where neither a store nor a barrier is between them.
+        """
+        found: dict[int, tuple[int, int] | None] = {}
+        starts, block, version, is_stored = set(self._starts), 0, 0, False
+        for index, instruction in enumerate(self.kernel.instructions):
+            if index in starts:
+                block, version, is_stored = index, 0, False
+            base, *parts = instruction.opcode.split(".")
+            if base == "ldmatrix" or (base == "ld" and not _SHARED.isdisjoint(parts)):
+                found[index] = (block, version) if version else None
+            elif base in ("st", "stmatrix") and not _SHARED.isdisjoint(parts):
+                is_stored = True
+            elif _BARRIER.fullmatch(instruction.opcode) and instruction.guard is None and is_stored:
+                version, is_stored = version + 1, False
+        return found
 
     def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
         """Yield the comparisons from which a predicate that `user` reads may be computed."""
