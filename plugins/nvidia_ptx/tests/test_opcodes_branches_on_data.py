@@ -331,7 +331,7 @@ UNKNOWN = {
         VARYING + "@%p1 bra S; setp.lt.u32 %p6, %r0, 7; vote.sync.ballot.b32 %r9, %p6, -1; S:" + END, "lanes that vote depends on data"
     ),
     "an asynchronous copy in a branch": (
-        UNIFORM + "@%p1 bra S; cp.async.ca.shared.global [%d9], [%d6], 4; cp.async.wait_all; S:" + END,
+        VARYING + "@%p1 bra S; cp.async.ca.shared.global [%d9], [%d6], 4; cp.async.wait_all; S:" + END,
         "an asynchronous copy depends on data",
     ),
     "a barrier on one side only": (
@@ -389,7 +389,7 @@ UNKNOWN = {
         "mov.b64 %d30, %d6; mov.b32 %r9, 0; AGAIN: ld.global.b32 %r5, [%d30]; st.global.b32 [%d7], %r5; add.s64 %d30, %d30, 4; add.u32 %r9, %r9, 1; setp.gt.f32 %p3, %r5, 0f00000000; @%p3 bra AGAIN;" + END,
         "may take more than 64 iterations",
     ),
-    "a float sum in a branch": (UNIFORM + "@%p1 bra S; red.global.add.f32 [%d7], %r2; S: ret;", "may have several contributors"),
+    "a float sum in a branch": (UNIFORM + "@%p1 bra S; red.global.add.f32 [%d7], %r2; S: ret;", "data decides whether threads add"),
 }  # fmt: skip
 
 

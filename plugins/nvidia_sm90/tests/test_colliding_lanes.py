@@ -41,6 +41,7 @@ setp.lt.u32 %p6, %r2, 16; ld.global.f32 %f1, [%d4]; mov.f32 %f3, 0f40000000; st.
 OF_WARP = "bar.sync 0; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;"
 KEEP = "mad.lo.u32 %r8, %r1, 4, %r4; st.shared.f32 [%r8+512], %f2;"
 """%f2 is needed."""
+ON_DATA = "ld.global.f32 %f5, [%d1]; setp.gt.f32 %p7, %f5, %f3;"
 SECOND = "bar.sync 0; ld.shared.f32 %f2, [%r5+4]; st.global.f32 [%d5], %f2;"
 OF_LANE = "setp.eq.u32 %p7, %r2, {};"
 OF_FOUR = "bar.sync 0; ld.shared.f32 %f2, [%r7]; st.global.f32 [%d5], %f2;"
@@ -223,6 +224,11 @@ UNDETERMINED = {
     "lanes inside a branch": "@%p6 bra S; st.shared.f32 [%r5], %f1; S:" + OF_WARP,
     "a condition on data": "setp.gt.f32 %p7, %f1, %f3; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,
     "a read before the barrier": "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
+    "a read before the barrier, on one side of a branch that blocks take": ON_DATA
+    + "st.shared.f32 [%r5], %f1; @%p7 bra A; @%p5 ld.shared.f32 %f2, [%r5]; @%p5 st.global.f32 [%d5], %f2; bra J; A: bar.sync 0; ld.shared.f32 %f2, [%r5]; J: ret;",
+    "stores on one side of a branch that blocks take, and a store beside them": ON_DATA
+    + "@%p7 bra J; st.shared.f32 [%r5], %f1; J: @%p2 st.shared.f32 [%r5+4], %f3;"
+    + OF_WARP,
     "two warps of which each has a lowest lane": "st.shared.f32 [%r4+128], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4+128]; st.global.f32 [%d5], %f2;",
 }
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.byte_tables import Function, cached_function
 from bitwise_core.execution.cone_execution import Writes, executed
 from bitwise_core.execution.deferred_blends import deferred_blend
@@ -115,7 +116,7 @@ class _Input:
 
 
 @dataclass(slots=True, eq=False)
-class _OpenCones:
+class _OpenCones(SharedByWays):
     """The cones of a block that were entered and not yet computed, by root, and the inputs so far by number.
 
     `lanes`: those in which they are computed; None: all.  `waiting` are the results that were not yet read.  `done` is

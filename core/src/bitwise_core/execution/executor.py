@@ -58,9 +58,9 @@ from bitwise_core.execution.program import (
 from bitwise_core.execution.program_analyses import effects_of, live_at, order_of, region
 from bitwise_core.execution.races.epochs import next_epoch
 from bitwise_core.execution.separate_registers import SeparateRegisters, may_be_separated
-from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
+from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides
 from bitwise_core.execution.time_limit import check_time
-from bitwise_core.execution.uniformity import is_uniform
+from bitwise_core.execution.uniformity import decided_by_loads, is_uniform
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 MAXIMUM_STEPS = 20_000_000
@@ -74,7 +74,7 @@ _STEPS_BETWEEN_CHECKS = 7
 MAXIMUM_NESTING = 90
 """How deep branches on data and calls may nest."""
 
-_WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL
+_WHOLE_BLOCK = Effect.STORE | Effect.BARRIER | Effect.CROSS_LANE | Effect.CALL | Effect.ASYNCHRONOUS
 """Effects for which it matters whether a whole block takes one side of a branch."""
 
 
@@ -498,7 +498,6 @@ class Executor:
             parted_after |= machine.parted_lanes
             outcomes.append(Side.of(machine))
             if blocks is not None:
-                require_no_work_in_flight(machine)
                 memories.append(blocks.end(machine))
         machine.parted_lanes = parted_after  # what one side joins, the other one may have parted
         machine.condition, machine.path = outer
@@ -515,7 +514,7 @@ class Executor:
         if machine.condition is not None or machine.cluster is not None:
             return False
         effects = effects_of(self.program, region(self.program, group.pc, join))
-        if not effects.overlaps(_WHOLE_BLOCK) or effects.overlaps(Effect.ASYNCHRONOUS | Effect.CLUSTER):
+        if not effects.overlaps(_WHOLE_BLOCK) or effects.overlaps(Effect.CLUSTER):
             return False
         if group.mask is not None or self.outside is not None:
             full = (machine.blocks, machine.threads)
@@ -524,10 +523,8 @@ class Executor:
                 others = others | self.outside
             if (others & ~mask)[mask.any(axis=1)].any():
                 return False
-        if not is_uniform(machine, taken, machine.threads):
-            return False
-        require_no_work_in_flight(machine)
-        return True
+        loaded = decided_by_loads(machine, self.program, group.pc)
+        return is_uniform(machine, taken, machine.threads, from_one_place=loaded)
 
     def _side_of(self, group: LaneGroup, pc: int) -> Executor:
         """Return an executor of one side of the branch on data at `pc`."""

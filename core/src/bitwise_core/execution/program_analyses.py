@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,57 @@ def effects_of(program: Program, instructions: frozenset[int]) -> Effect:
     for index in instructions:
         found |= program.infos[index].effects
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What decides a branch in its basic block, behind loads.
+
+    `outside` are the registers that the block reads for it and has not written, `compared` those that instructions
+    write which neither move bits nor compute integers, and `read` all that decide it.  None of these is written between
+    its use and the branch.
+    """
+
+    outside: frozenset[str]
+    compared: frozenset[str]
+    read: frozenset[str]
+
+
+def decision_at(program: Program, branch: int) -> Decision | None:
+    """Return what decides a branch; None where something else than a register or a load has an effect on it."""
+    found: Decision | None = _cached(program, ("decision", branch), lambda: _decision(program, branch))
+    return found
+
+
+def _decision(program: Program, branch: int) -> Decision | None:
+    storage, infos = program.storage, program.infos
+    needed, compared = {storage(name) for name in infos[branch].reads}, set[str]()
+    read, later = set(needed), set[str]()
+    index = branch
+    while needed and index > 0 and index not in program.joins and program.following[index - 1] == (index,):
+        index -= 1
+        written = {storage(name) for name in infos[index].writes}
+        if written.isdisjoint(needed):
+            later |= written
+            continue
+        reads = {storage(name) for name in infos[index].reads}
+        if not reads.isdisjoint(later | written):
+            return None
+        read |= reads
+        later |= written
+        effects = infos[index].effects
+        if effects & ~(_COMPUTES | Effect.LOAD):
+            return None
+        needed -= written
+        if effects.overlaps(Effect.LOAD):
+            continue
+        if not effects.overlaps(Effect.MOVE | Effect.INTEGER):
+            compared |= written
+        needed |= reads
+    return Decision(frozenset(needed), frozenset(compared), frozenset(read))
+
+
+_COMPUTES = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
 
 
 def order_of(program: Program) -> Sequence[int]:

@@ -2,27 +2,33 @@
 
 Each side has its own registers, local memory and parameters; after both, each is a select on the predicate.  Where the
 predicate is uniform in each block and the whole block takes part, a side also has its own shared memory, its own
-history of accesses and barriers, and its own stores.  Barriers and exchanges between threads are then as in a kernel
-without the branch: either all threads of a block execute them, or none does.
+history of accesses and barriers, its own asynchronous work and memory barriers, and its own stores.  Barriers, copies
+and exchanges between threads are then as in a kernel without the branch: either all threads of a block execute them, or
+none does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any
 
-from bitwise_core.execution.domains.domain import Unsupported
+import numpy as np
+
+from bitwise_core.execution.alternatives import Ways, copied_alternatives, joined_alternatives
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_choices import Recorded, Stores, join_stores
 from bitwise_core.execution.program import merge_local
 from bitwise_core.execution.races.epochs import Epoch, earlier_epoch
 from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.uniformity import of_blocks
-from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.execution.values.term_hash import poison
 
 
@@ -89,17 +95,6 @@ def _different(left: Mapping[str, Value], right: Mapping[str, Value]) -> list[st
     return [name for name in {**right, **left} if left.get(name) is not right.get(name)]
 
 
-class Possibilities(set[Any]):
-    """A set in `Machine.extra` of what may be so: after both sides it holds what either of them holds.
-
-    Each side changes a copy of its own.
-    """
-
-    def union(self, *others: Iterable[Any]) -> Possibilities:
-        """Return what is in this set or in any of the others."""
-        return Possibilities(super().union(*others))
-
-
 @dataclass(frozen=True, slots=True)
 class BlockSide:
     """The state of the blocks before a branch, or after one of its sides."""
@@ -107,6 +102,7 @@ class BlockSide:
     shared: SharedMemory
     races: RaceDetectors
     epoch: Epoch
+    reads: AsynchronousReads
     extra: dict[str, Any]
     recorded: Recorded
     stores: Stores
@@ -116,42 +112,56 @@ class BlockSide:
         """Return the state before a branch, which `begin` copies."""
         memory = machine.memory
         return BlockSide(
-            machine.shared, machine.races, machine.epoch, machine.extra, Recorded.of(memory), Stores({}, {}, {})
+            machine.shared,
+            machine.races,
+            machine.epoch,
+            machine.asynchronous_reads,
+            machine.extra,
+            Recorded.of(memory),
+            Stores(),
         )
 
     def begin(self, machine: Machine) -> None:
         """Set the machine to a copy of this state."""
         machine.shared, machine.races = self.shared.copy(), self.races.copy()
-        machine.epoch = self.epoch
-        machine.extra = {
-            key: Possibilities(value) if isinstance(value, Possibilities) else value
-            for key, value in self.extra.items()
-        }
+        machine.epoch, machine.asynchronous_reads = self.epoch, self.reads.copy()
+        machine.extra = copied_alternatives(self.extra)
 
     def end(self, machine: Machine) -> BlockSide:
         """Return the state after a side that began with this state; its stores are taken out of global memory."""
         taken = self.recorded.take(machine.memory)
-        return BlockSide(machine.shared, machine.races, machine.epoch, machine.extra, self.recorded, taken)
+        return BlockSide(
+            machine.shared,
+            machine.races,
+            machine.epoch,
+            machine.asynchronous_reads,
+            machine.extra,
+            self.recorded,
+            taken,
+        )
 
 
 def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false: BlockSide) -> None:
-    """Set the memories and the history of accesses after both sides.  Raises Unsupported."""
+    """Set the memories, the history of accesses and asynchronous work after both sides.  Raises Unsupported."""
     chosen = of_blocks(machine, predicate)
+    known = _known_ways(machine, chosen)
+    ways = Ways(*known, (if_true.shared, if_false.shared))
+    # These raise where the sides leave no state that is described as one.
+    reads = if_true.reads.joined(if_false.reads, ways)
+    extra = joined_alternatives(if_true.extra, if_false.extra, ways)
     select = machine.domain.select
     machine.shared = if_true.shared.selected(if_false.shared, lambda one, other: select(chosen, one, other))
-    machine.races = if_true.races.with_alternatives(if_false.races)
+    machine.races = if_true.races.with_alternatives(if_false.races, ways)
     # An access after the join is ordered only after those before the barriers that both sides have passed.
     machine.epoch = earlier_epoch(if_true.epoch, if_false.epoch)
     join_stores(machine, chosen, if_true.stores, if_false.stores)
-    left, right = if_true.extra, if_false.extra
-    machine.extra = {key: value for key, value in left.items() if key in right and right[key] is value}
-    for key in left.keys() | right.keys():
-        sets = [each[key] for each in (left, right) if isinstance(each.get(key), Possibilities)]
-        if sets:
-            machine.extra[key] = Possibilities().union(*sets)
+    machine.asynchronous_reads, machine.extra = reads, extra
 
 
-def require_no_work_in_flight(machine: Machine) -> None:
-    """Raise Unsupported if asynchronous reads are in flight."""
-    if machine.asynchronous_reads.some():
-        raise Unsupported("asynchronous work is in flight at a branch that depends on data")
+def _known_ways(machine: Machine, predicate: Value) -> tuple[Array, Array]:
+    """Return which blocks are known to take each side; `predicate` has one lane for each block."""
+    vector = as_symbolic_vector(predicate)
+    known = np.broadcast_to(np.asarray(L.constant_mask(vector)), (machine.blocks, 1))[:, 0]
+    known = known & machine.active().any(axis=1)
+    truth = np.broadcast_to(vector.words[0] != 0, (machine.blocks, 1))[:, 0]
+    return known & truth, known & ~truth

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.matrix_steps.mma_steps import OperandVectors
@@ -53,8 +54,8 @@ class _Filled:
 
 
 @dataclass(slots=True)
-class _Collectors:
-    """The buffers of a batch of blocks.
+class _Collectors(SharedByWays):
+    """The buffers of a batch of blocks.  No way of a branch on data changes them: it is refused there.
 
     `issuers` holds the thread that multiplied last in each block, -1 for none; `several` are the blocks in which
     several threads did, `used` those in which a buffer was used.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import NotJoined, Ways
 from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 Work = TypeVar("Work")
+
+
+NOT_THE_SAME_GROUPS = "the ways of a branch on data leave different asynchronous copies or reads in flight"
 
 
 @dataclass(slots=True)
@@ -33,6 +37,37 @@ class AsyncGroups(Generic[Work]):
         found: AsyncGroups[Work] = AsyncGroups()
         found.groups = [AsyncGroup(list(each.work), each.blocks) for each in self.groups]
         return found
+
+    def joined(
+        self,
+        other: AsyncGroups[Work],
+        ways: Ways,
+        alike: Callable[[Sequence[Work], Sequence[Work], Array], bool],
+        has_ended: Callable[[Work, Array, int], bool],
+    ) -> AsyncGroups[Work]:
+        """Return the groups after both ways of a branch, which left these and others.  Raises NotJoined.
+
+        `alike` returns whether two lists of work are the same in some blocks (a boolean array).  Where one way has
+        waited for the oldest groups of the other one, they stay in flight for both: a wait that completes them later
+        changes nothing in the way in which they are complete, as `has_ended` returns for work, blocks and a way.
+        """
+        mine, others = self._in_blocks(ways.open), other._in_blocks(ways.open)
+        more = len(mine) - len(others)
+        longer, shorter = (mine, others) if more >= 0 else (others, mine)
+        if not all(
+            np.array_equal(one.blocks, another.blocks) and alike(one.work, another.work, one.blocks)
+            for one, another in zip(longer[abs(more) :], shorter, strict=True)
+        ) or not all(
+            has_ended(work, group.blocks, int(more > 0)) for group in longer[: abs(more)] for work in group.work
+        ):
+            raise NotJoined(NOT_THE_SAME_GROUPS)
+        found: AsyncGroups[Work] = AsyncGroups()
+        found.groups = [*longer, *self._in_blocks(ways.first), *other._in_blocks(ways.second)]
+        return found
+
+    def _in_blocks(self, blocks: Array) -> list[AsyncGroup[Work]]:
+        groups = [AsyncGroup(list(each.work), each.blocks & blocks) for each in self.groups]
+        return [each for each in groups if each.blocks.any()]
 
     def commit(self, work: list[Work], blocks: Array) -> None:
         """Commit a group of work for the given blocks (a boolean array)."""
@@ -64,6 +99,20 @@ class AsynchronousRead:
     blocks: Array
 
 
+def _same_reads(left: Sequence[AsynchronousRead], right: Sequence[AsynchronousRead], blocks: Array) -> bool:
+    """Return whether the reads that take part in some of these blocks have the same cells and blocks."""
+    one, other = _reads_in(left, blocks), _reads_in(right, blocks)
+    return len(one) == len(other) and all(
+        np.array_equal(each.blocks, another.blocks) and np.array_equal(each.cells, another.cells)
+        for each, another in zip(one, other, strict=True)
+    )
+
+
+def _reads_in(reads: Sequence[AsynchronousRead], blocks: Array) -> list[AsynchronousRead]:
+    found = [replace(each, blocks=each.blocks & blocks) for each in reads]
+    return [each for each in found if each.blocks.any()]
+
+
 @dataclass(slots=True)
 class ReadQueue:
     """The reads of one kind that one thread started: uncommitted ones, and committed groups."""
@@ -74,6 +123,13 @@ class ReadQueue:
     def copy(self) -> ReadQueue:
         """Return an independent copy."""
         return ReadQueue(list(self.open), self.groups.copy())
+
+    def joined(self, other: ReadQueue, ways: Ways) -> ReadQueue:
+        """See `AsyncGroups.joined`.  A read that has ended has changed nothing."""
+        if not _same_reads(self.open, other.open, ways.open):
+            raise NotJoined(NOT_THE_SAME_GROUPS)
+        started = [*_reads_in(self.open, ~ways.second), *_reads_in(other.open, ways.second)]
+        return ReadQueue(started, self.groups.joined(other.groups, ways, _same_reads, lambda *_: True))
 
     def in_flight(self, blocks: Array) -> Iterator[Array]:
         """Yield the cells that reads of some of these blocks still take."""
@@ -103,6 +159,13 @@ class AsynchronousReads:
     def some(self) -> bool:
         """Return whether reads are in flight."""
         return any(queue.open or queue.groups.groups for queue in self.queues.values())
+
+    def joined(self, other: AsynchronousReads, ways: Ways) -> AsynchronousReads:
+        """Return the reads after both ways of a branch, which left these and others.  Raises NotJoined."""
+        keys = {**self.queues, **other.queues}
+        return AsynchronousReads(
+            {key: self.queues.get(key, ReadQueue()).joined(other.queues.get(key, ReadQueue()), ways) for key in keys}
+        )
 
     def issue(
         self,

@@ -9,6 +9,7 @@ of the block, so that they must be ordered with every other access to the elemen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -28,8 +29,10 @@ def note_ordered_atomics(memory: GlobalMemory, undetermined: UndeterminedValues)
         if not others:
             continue
         width = max(event.bits for _, event in atomics)
-        ordered = _ordered_elements([event for _, event in atomics])
-        commuting = np.setdiff1d(_commuting_elements(atomics), ordered)
+        # Barriers of one side of a branch do not order what the other side does.
+        chosen = [event.address for _, event in atomics if event.chosen]
+        ordered = np.setdiff1d(_ordered_elements([event for _, event in atomics]), [*chain(*chosen)])
+        commuting = np.setdiff1d(_commuting_elements(atomics), [*chain(*chosen), *ordered])
         undetermined.execute_in_turn(_touched(ordered, width, others))
         undetermined.execute_together(_touched(commuting, width, others))
 

@@ -561,7 +561,9 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, name: str, events: Se
             total = undetermined_where(ordered[None], total)
             if memory.undetermined is not None:
                 memory.undetermined.sums.setdefault(cause, set()).add(buffer)
-        if memory.undetermined is not None and _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
+        always = ~np.repeat(np.array([e.chosen for e in events]), [e.address.size for e in events])[order]
+        differ = _orders_differ(initial, words, flags, start, count, bits, always)
+        if memory.undetermined is not None and differ[ordered].any():
             memory.undetermined.proved[buffer] = cause
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
 
@@ -586,10 +588,13 @@ def _of_pairs(
     return two, domain.floating(added, [domain.floating(added, [first, second]), initial])
 
 
-def _orders_differ(initial: Value, words: Array, flags: Array, start: Array, count: Array, bits: int) -> Array:
+def _orders_differ(
+    initial: Value, words: Array, flags: Array, start: Array, count: Array, bits: int, always: Array
+) -> Array:
     """Return for which elements two orders of floating-point contributions are known to give different sums.
 
     There are different contributions other than zeros, and three numbers to add, of which not all are constants.
+    `always`: data does not decide whether a contribution is made; others do not count.
     """
     value = SymbolicVector(bits, words, flags)
     known = np.broadcast_to(np.asarray(L.constant_mask(value)), (1, words.shape[2]))[0]
@@ -600,7 +605,7 @@ def _orders_differ(initial: Value, words: Array, flags: Array, start: Array, cou
     found = np.zeros(start.size, dtype=bool)
     for element in np.flatnonzero(count > 1).tolist():
         here = slice(int(start[element]), int(start[element] + count[element]))
-        used = ~zero[here] & settled[here]
+        used = ~zero[here] & settled[here] & always[here]
         distinct = np.unique(hashes[:, here][:, used], axis=1).shape[1]
         numbers = int(used.sum()) + (not starts_known[element])
         found[element] = distinct > 1 and numbers > 2 and not (starts_known[element] and known[here].all())

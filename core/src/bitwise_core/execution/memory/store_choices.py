@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
 from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.machine import Machine, invert, literal
+from bitwise_core.execution.memory.atomic_contributions import combined, identity_of
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.loads import Load
 from bitwise_core.execution.memory.outputs import split_elements
@@ -24,24 +24,25 @@ from bitwise_core.execution.memory.store_forwarding import (
     payload,
 )
 from bitwise_core.execution.races.epochs import Epoch, epochs_at, simplest
-from bitwise_core.execution.races.undetermined import STORE_RACE, Kind, race, undetermined_where
+from bitwise_core.execution.races.undetermined import CHOSEN_UPDATES, STORE_RACE, Cause, Kind, race, undetermined_where
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
-from bitwise_core.numerics import operation
+from bitwise_core.numerics import FloatFormat, Operation, operation
 
-Event = TypeVar("Event", Access, Load)
+Event = TypeVar("Event", Access, Load, tuple[str, Access])
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The stores, the recorded loads and the kept loads of one side, by buffer, in program order."""
+    """The stores, the recorded loads, the kept loads and the atomic operations of one side, by buffer, in order."""
 
-    stores: Mapping[int, Sequence[Access]]
-    loads: Mapping[int, Sequence[Access]]
-    kept: Mapping[int, Sequence[Load]]
+    stores: Mapping[int, Sequence[Access]] = field(default_factory=dict)
+    loads: Mapping[int, Sequence[Access]] = field(default_factory=dict)
+    kept: Mapping[int, Sequence[Load]] = field(default_factory=dict)
+    atomics: Mapping[int, Sequence[tuple[str, Access]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,14 @@ class Recorded:
         return Recorded(stores, loads, kept, atomics, memory.conditional.count)
 
     def take(self, memory: GlobalMemory) -> Stores:
-        """Remove what was recorded since, and return it.  Raises Unsupported for atomic operations."""
-        if any(len(events) != self.atomics.get(buffer, 0) for buffer, events in memory.atomics.items()):
-            raise Unsupported("whether an atomic operation is executed depends on data")
+        """Remove what was recorded since, and return it.  Raises Unsupported for kept stores under conditions."""
         if memory.conditional.count != self.conditional:
             raise Unsupported("whether stores under conditions are executed depends on data")
         return Stores(
-            _taken(memory.stores, self.stores), _taken(memory.loads, self.loads), _taken(memory.kept, self.kept)
+            _taken(memory.stores, self.stores),
+            _taken(memory.loads, self.loads),
+            _taken(memory.kept, self.kept),
+            _taken(memory.atomics, self.atomics),
         )
 
 
@@ -192,6 +194,33 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
         fresh[buffer] = _joined(machine, predicate, buffer, sides)
     for buffer, events in fresh.items():
         memory.stores.setdefault(buffer, []).extend(events)
+    for side, holds in ((if_true, predicate), (if_false, invert(machine.domain, predicate))):
+        for buffer, updates in side.atomics.items():
+            joined = [(name, _chosen_update(machine, holds, buffer, operation(name), each)) for name, each in updates]
+            memory.atomics.setdefault(buffer, []).extend(joined)
+
+
+def _chosen_update(machine: Machine, holds: Value, buffer: int, update: Operation, event: Access) -> Access:
+    """Return atomic operations of one side: where it is not taken, they leave the contents as they are.
+
+    `holds` says which blocks take it.  An update without an operand that leaves every content is undetermined.
+    """
+    assert event.value is not None
+    memory = machine.memory
+    number = identity_of(update)
+    form = update.result
+    exact = update.verb == "add" and "rn" in update.modifiers and "ftz" not in update.modifiers
+    if number is None and exact and isinstance(form, FloatFormat) and memory.formats.get(buffer) == form:
+        number = 1 << form.bits - 1  # x + -0 is x, but for the bits of a NaN
+    if number is None or update.result.bits != event.bits:
+        value = as_symbolic_vector(event.value)
+        if memory.note_race(Cause(Kind.SUM, CHOSEN_UPDATES, event.line)):
+            every = np.ones((1, event.address.size), dtype=bool)
+            value = as_symbolic_vector(undetermined_where(every, value, memory.domain.recorder))
+    else:
+        chosen = _predicate_of_threads(machine, holds, event.thread)
+        value = as_symbolic_vector(machine.domain.select(chosen, event.value, literal(number, event.bits)))
+    return replace(event, value=value, chosen=True)
 
 
 def _late_loads(machine: Machine, loads: Sequence[Access]) -> list[Access]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import Ways
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.races.proxy_fences import VisibleCopies
@@ -561,7 +562,7 @@ class ClusterRaceDetectors(RaceDetectors):
         for history in self._histories:
             _cluster(history.detector).finish()
 
-    def with_alternatives(self, other: RaceDetectors) -> RaceDetectors:
+    def with_alternatives(self, other: RaceDetectors, ways: Ways | None = None) -> RaceDetectors:
         """Raises Unsupported: the histories of a cluster are not compared, and whole blocks take no side by data."""
         raise Unsupported("data decides between histories of shared memory in a cluster of blocks")
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
+from bitwise_core.execution.alternatives import Alternative, Ways
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.races.epochs import Epoch
+from bitwise_core.execution.races.epochs import Epoch, later_epoch
 from bitwise_core.execution.races.undetermined import BESIDE_LANES_RACE, Cause, Kind, Race
 from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.packing import as_symbolic_vector
@@ -183,7 +184,7 @@ _NO_LANES = np.zeros((1, 1), dtype=bool)
 
 
 @dataclass(slots=True)
-class RecentStores:
+class RecentStores(Alternative):
     """The stores to one memory that blocks have made since their last barrier."""
 
     made: list[_Store] = field(default_factory=list)
@@ -191,6 +192,15 @@ class RecentStores:
     """The epoch of the last store that was not kept."""
     seen: Epoch = -1
     """The epoch of the last look at these stores."""
+
+    def copy(self) -> RecentStores:
+        """See `Alternative.copy`."""
+        return RecentStores(list(self.made), self.dropped, self.seen)
+
+    def joined(self, other: RecentStores, ways: Ways) -> RecentStores:
+        """See `Alternative.joined`: the stores of both ways."""
+        further = [each for each in other.made if all(each is not mine for mine in self.made)]
+        return RecentStores([*self.made, *further], later_epoch(self.dropped, other.dropped))
 
     def add(self, machine: Machine, address: Array, size: int, colliding: Array | None) -> bool:
         """Add a store; `colliding` are the lanes that share an address and differ.  Return whether none is beside them.

@@ -30,6 +30,13 @@ def earlier_epoch(one: Epoch, other: Epoch) -> Epoch:
     return simplest(np.minimum(one, other))
 
 
+def later_epoch(one: Epoch, other: Epoch) -> Epoch:
+    """Return the later one of two epochs of each block."""
+    if isinstance(one, int) and isinstance(other, int):
+        return max(one, other)
+    return simplest(np.maximum(one, other))
+
+
 def epochs_of_lanes(epoch: Epoch, active: Array) -> Epoch:
     """Return the epochs of the active lanes as a flat array; `active` has the shape (blocks, threads)."""
     return epoch if isinstance(epoch, int) else simplest(np.broadcast_to(epoch, active.shape)[active])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import Ways
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.races.proxy_fences import VisibleCopies
 from bitwise_core.execution.races.race_detector import RaceDetector
@@ -105,13 +106,18 @@ class RaceDetectors:
         found._histories = [History(each.blocks.copy(), each.detector.copy()) for each in self._histories]
         return found
 
-    def with_alternatives(self, other: RaceDetectors) -> RaceDetectors:
-        """Return detectors of the histories of both: data decides which of them a block has.
+    def with_alternatives(self, other: RaceDetectors, ways: Ways | None = None) -> RaceDetectors:
+        """Return detectors of the histories of both: data decides which of them a block has, but for a known `ways`.
 
         Every later access is checked in each.  Raises Unsupported for too many histories.
         """
         found = copy(self)
-        found._histories = _joined((*self._histories, *other._histories), of_all_blocks=False)
+        every = np.ones(self.blocks, dtype=bool)
+        possible = [(self, every), (other, every)]
+        if ways is not None:
+            possible = [(self, ~ways.second), (other, ~ways.first)]
+        kept = [History(each.blocks & blocks, each.detector) for of, blocks in possible for each in of._histories]
+        found._histories = _joined([each for each in kept if each.blocks.any()], of_all_blocks=False)
         more = len(found._histories) > len(self._histories)
         found.has_alternatives = self.has_alternatives or other.has_alternatives or more
         if len(found._histories) > MAXIMUM_ALTERNATIVES:

@@ -146,6 +146,7 @@ MEETING_STORES = "stores at addresses that depend on data may meet at one elemen
 BEYOND = "memory beyond the elements of a buffer is read"
 BEYOND_STORE = "memory beyond the elements of a buffer is written"
 WAITS = "memory that other threads may write decides how the kernel continues"
+CHOSEN_UPDATES = "data decides whether threads add floating-point numbers to an element by atomic operations"
 SUM_ORDER = "several threads add floating-point numbers to one element by atomic operations"
 
 _NUMBERS = count(1)

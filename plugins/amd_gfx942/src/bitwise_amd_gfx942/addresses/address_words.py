@@ -25,6 +25,7 @@ from bitwise_amd_gfx942.opcodes.operands.operand_access import word_reader
 from bitwise_amd_gfx942.registers import EXEC, SCC, lane_mask_key
 from bitwise_core.assembly.module import Instruction, Kernel
 from bitwise_core.execution.active_lanes import active_values
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.machine import Control, Machine, Step
@@ -41,8 +42,8 @@ _READERS = "readers of words of addresses"
 
 
 @dataclass(slots=True)
-class _Loaded:
-    """The words of addresses that loads of a run have returned, and those in registers at the start."""
+class _Loaded(SharedByWays):
+    """The words of addresses that loads of a run have returned, on any way, and those in registers at the start."""
 
     words: set[tuple[int, int, int]] = field(default_factory=set)
     preloaded: frozenset[tuple[str, int]] = frozenset()

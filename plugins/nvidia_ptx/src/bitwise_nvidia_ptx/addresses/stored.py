@@ -26,13 +26,13 @@ from bitwise_core.assembly.module import (
 )
 from bitwise_core.assembly.module import registers_of as registers_in
 from bitwise_core.execution.active_lanes import active_lanes, active_values
+from bitwise_core.execution.alternatives import Possibilities
 from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.opcode_steps import step_with_registers
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
-from bitwise_core.execution.sides import Possibilities
 from bitwise_core.execution.values.symbolic_vector import Array, width
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.addresses.numbers import (

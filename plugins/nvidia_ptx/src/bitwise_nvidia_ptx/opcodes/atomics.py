@@ -105,7 +105,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
         if address is not None and packed == 1 == count and _combine_guarded(machine, meaning, address, items[0], line):
             _write_old_value(machine, destination, bits, line)
             return
-        if address is None or machine.guard() is not None:
+        if address is None or machine.condition is not None:
             values = [machine.read_bits(item, bits * packed) for item in items]
             buffers = (
                 buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
@@ -212,8 +212,7 @@ def _combine_guarded(machine: Machine, meaning: Operation, address: Array, sourc
     Where the condition is false, it is an operation with the number that leaves every content as it is.
     """
     condition = machine.condition
-    # The accesses of one side of a branch that whole blocks take are joined with those of the other.
-    if condition is None or machine.path is not None or identity_of(meaning) is None:
+    if condition is None or identity_of(meaning) is None:
         return False
     bits = meaning.result.bits
     value, holds = machine.read_bits(source, bits), as_symbolic_vector(condition)

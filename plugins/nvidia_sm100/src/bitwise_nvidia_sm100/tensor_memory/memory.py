@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.matrix_steps.matrix_chains import shape_of
@@ -235,8 +236,8 @@ def _elements(value: SymbolicVector, index: Array) -> SymbolicVector:
 
 
 @dataclass(slots=True)
-class TensorMemory:
-    """The tensor memory of a batch of blocks.
+class TensorMemory(SharedByWays):
+    """The tensor memory of a batch of blocks.  No way of a branch on data changes it: that is refused there.
 
     What is in `written` was written after `columns`, which holds the content of each column, a value of 32 bits in the
     shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two of `written` share a lane of a

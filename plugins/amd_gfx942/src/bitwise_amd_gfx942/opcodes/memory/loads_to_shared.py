@@ -10,7 +10,7 @@ memory may complete in another order, so that in a kernel with one only a wait f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from bitwise_amd_gfx942.opcodes.operands.execution_mask import active_lanes
 from bitwise_amd_gfx942.opcodes.operands.operand_access import reader
 from bitwise_amd_gfx942.registers import EXEC
 from bitwise_core.assembly.module import Instruction, Kernel, Register, once_a_kernel, registers_of
+from bitwise_core.execution.alternatives import Alternative, NotJoined, Ways
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
@@ -55,11 +56,29 @@ class PendingLoad:
 
 
 @dataclass(slots=True)
-class WaveAccesses:
-    """The vector memory accesses that each wave has issued, shape (blocks, waves), and the loads in flight."""
+class WaveAccesses(Alternative):
+    """The vector memory accesses that each wave has issued, (blocks, waves) or (1, 1), and the loads in flight."""
 
-    issued: Array
+    issued: Array = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     pending: list[PendingLoad] = field(default_factory=list)
+
+    def copy(self) -> WaveAccesses:
+        """See `Alternative.copy`."""
+        return WaveAccesses(self.issued, [replace(each) for each in self.pending])
+
+    def joined(self, other: WaveAccesses, ways: Ways) -> WaveAccesses:
+        """See `Alternative.joined`: without loads in flight, it has no effect how many accesses a wave has issued."""
+        if self.pending or other.pending:
+            same = len(self.pending) == len(other.pending) and np.array_equal(self.issued, other.issued)
+            if not same or not all(map(_is_same_load, self.pending, other.pending)):
+                raise NotJoined("the ways of a branch on data leave different loads into shared memory in flight")
+        return WaveAccesses(np.maximum(self.issued, other.issued), [replace(each) for each in self.pending])
+
+
+def _is_same_load(left: PendingLoad, right: PendingLoad) -> bool:
+    """Return whether two loads in flight are one that was issued before a branch."""
+    same = left.cells is right.cells and np.array_equal(left.lanes, right.lanes)
+    return same and np.array_equal(left.number, right.number)
 
 
 def _accesses(machine: Machine) -> WaveAccesses:

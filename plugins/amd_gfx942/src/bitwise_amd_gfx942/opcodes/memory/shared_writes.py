@@ -17,6 +17,7 @@ from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.memory.shared_reads import DOMAINS, copies_to_shared, ends_a_run, read_offset
 from bitwise_amd_gfx942.opcodes.operands.operand_access import Reader, part_reader, reader
 from bitwise_core.assembly.module import Instruction, Kernel, once_a_kernel
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.architecture import OpcodeTable, UnknownInstruction, infos_of
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine
@@ -50,7 +51,7 @@ class _Write:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Made:
+class _Made(SharedByWays):
     """The writes of a run were made; `following` is the number of the next one, which has no effect any more."""
 
     run: Sequence[_Write]

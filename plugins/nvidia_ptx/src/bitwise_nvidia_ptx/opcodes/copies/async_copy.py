@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from operator import is_
 
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register
+from bitwise_core.execution.alternatives import Alternative, NotJoined, Ways
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
-from bitwise_core.execution.memory.async_groups import AsyncGroups
+from bitwise_core.execution.memory.async_groups import NOT_THE_SAME_GROUPS, AsyncGroups
 from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
@@ -54,11 +56,58 @@ class PendingCopy:
 
 
 @dataclass(slots=True)
-class PendingCopies:
+class PendingCopies(Alternative):
     """The copies in flight of a batch of blocks: those not committed, and the groups of each set of threads."""
 
     open: list[PendingCopy] = field(default_factory=list)
     groups: dict[bytes, AsyncGroups[PendingCopy]] = field(default_factory=dict)
+
+    def copy(self) -> PendingCopies:
+        """See `Alternative.copy`."""
+        return PendingCopies(list(self.open), {key: groups.copy() for key, groups in self.groups.items()})
+
+    def joined(self, other: PendingCopies, ways: Ways) -> PendingCopies:
+        """See `Alternative.joined`: both ways leave the same copies in flight, which were issued before the branch.
+
+        One way may have waited for some of them, see `AsyncGroups.joined`, if shared memory holds what they copied.
+        """
+
+        def has_arrived(copy: PendingCopy, blocks: Array, way: int) -> bool:
+            mask = blocks[:, None] if copy.mask is None else blocks[:, None] & copy.mask
+            return bool(ways.shared[way].holds(copy.cells, copy.value, mask).all())
+
+        more = len(self.open) - len(other.open)
+        longer, shorter = (self.open, other.open) if more >= 0 else (other.open, self.open)
+        if not all(map(is_, longer[abs(more) :], shorter)) or not all(
+            has_arrived(each, _of_blocks(each, ways.open), int(more > 0)) for each in longer[: abs(more)]
+        ):
+            raise NotJoined(NOT_THE_SAME_GROUPS)
+        none = AsyncGroups[PendingCopy]()
+        groups = {
+            key: self.groups.get(key, none).joined(other.groups.get(key, none), ways, _same_copies, has_arrived)
+            for key in {**self.groups, **other.groups}
+        }
+        return PendingCopies(list(longer), groups)
+
+
+def _of_blocks(copy: PendingCopy, blocks: Array) -> Array:
+    """Return these blocks as a boolean array.  Raises NotJoined for a copy of a block that is not among them."""
+    if not blocks[copy.blocks].all():
+        raise NotJoined(NOT_THE_SAME_GROUPS)
+    found = np.zeros_like(blocks)
+    found[copy.blocks] = True
+    return found
+
+
+def _same_copies(left: Sequence[PendingCopy], right: Sequence[PendingCopy], blocks: Array) -> bool:
+    """Return whether the copies of some of these blocks are the same ones."""
+    one, other = _copies_in(left, blocks), _copies_in(right, blocks)
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _copies_in(copies: Sequence[PendingCopy], blocks: Array) -> list[PendingCopy]:
+    """Return the copies of some of these blocks."""
+    return [each for each in copies if blocks[each.blocks].any()]
 
 
 def pending_copies(machine: Machine) -> PendingCopies:

@@ -13,11 +13,13 @@ from typing import TypeVar
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol
+from bitwise_core.execution.alternatives import Alternative, NotJoined, Ways
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.memory.access import detector_cells
+from bitwise_core.execution.memory.async_groups import NOT_THE_SAME_GROUPS
 from bitwise_core.execution.memory.cluster_memory import (
     arrive_from_cluster,
     cluster_state,
@@ -98,6 +100,35 @@ class StoresOfCluster:
     blocks: Array
 
 
+_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy, StoresOfCluster)
+
+
+def _in_blocks(copies: list[_AnyCopy], blocks: Array) -> list[_AnyCopy]:
+    """Return the copies that complete in some blocks (a boolean array), in these."""
+    found = [replace(each, blocks=each.blocks & blocks) for each in copies]
+    return [each for each in found if each.blocks.any()]
+
+
+def _is_same_copy(left: _AnyCopy, right: _AnyCopy) -> bool:
+    """Return whether two copies of some blocks are one that was issued before a branch."""
+    same = left.value is right.value and left.cells is right.cells and np.array_equal(left.blocks, right.blocks)
+    return same and bool((left.phase == right.phase)[left.blocks].all())
+
+
+def _joined_copies(left: list[_AnyCopy], right: list[_AnyCopy], ways: Ways) -> tuple[list[_AnyCopy], Array]:
+    """Return the copies in flight after both ways of a branch, and the blocks that may have taken either with some.
+
+    Raises NotJoined for blocks that have other copies in flight after either way.
+    """
+    mine, others = _in_blocks(left, ways.open), _in_blocks(right, ways.open)
+    if len(mine) != len(others) or not all(map(_is_same_copy, mine, others)):
+        raise NotJoined(NOT_THE_SAME_GROUPS)
+    blocks = np.zeros(ways.first.shape, dtype=bool)
+    for each in mine:
+        blocks |= each.blocks
+    return mine + _in_blocks(left, ways.first) + _in_blocks(right, ways.second), blocks
+
+
 @dataclass(slots=True)
 class MBarrier:
     """An mbarrier in each block of the batch; arrays have the shape (blocks,).
@@ -116,10 +147,70 @@ class MBarrier:
     thread_copies: list[ThreadCopy] = field(default_factory=list)
     stores: list[StoresOfCluster] = field(default_factory=list)
 
+    def copy(self) -> MBarrier:
+        """Return an independent copy: arrays are replaced and never changed."""
+        lists = list(self.copies), list(self.thread_copies), list(self.stores)
+        return replace(self, copies=lists[0], thread_copies=lists[1], stores=lists[2])
+
+    def absent(self) -> MBarrier:
+        """Return an mbarrier at this address that no block has initialised.  No phase of it ends."""
+        one, zero = np.ones_like(self.count), np.zeros_like(self.count)
+        return MBarrier(self.address, np.zeros_like(self.initialised), one, one, zero, zero)
+
+    def joined(self, other: MBarrier, ways: Ways) -> MBarrier:
+        """Return the mbarrier after both ways of a branch, which left this one and another.  Raises NotJoined.
+
+        Where both ways leave it initialised, it must be in one state.  Phases of one parity without copies in flight
+        are one state: what waits for a phase names its parity.  Where one way leaves it initialised, it is not
+        initialised after both.
+        """
+        open_, second = ways.open, ways.second
+        copies, of_copies = _joined_copies(self.copies, other.copies, ways)
+        thread_copies, of_threads = _joined_copies(self.thread_copies, other.thread_copies, ways)
+        stores, of_stores = _joined_copies(self.stores, other.stores, ways)
+        in_flight = of_copies | of_threads | of_stores
+        alike = (self.count == other.count) & (self.missing == other.missing) & (self.bytes == other.bytes)
+        alike &= np.where(in_flight, self.phase == other.phase, self.phase % 2 == other.phase % 2)
+        both = self.initialised & other.initialised
+        if (both & open_ & ~alike).any():
+            raise NotJoined(_OTHER_PHASES)
+        return MBarrier(
+            self.address,
+            np.where(open_, both, np.where(second, other.initialised, self.initialised)),
+            np.where(second, other.count, self.count),
+            np.where(second, other.missing, self.missing),
+            np.where(second, other.bytes, self.bytes),
+            np.where(second, other.phase, self.phase),
+            copies,
+            thread_copies,
+            stores,
+        )
+
+
+_OTHER_PHASES = "the ways of a branch on data leave a memory barrier in different phases"
+
+
+class MBarriers(dict[int, MBarrier], Alternative):
+    """The mbarriers of a batch of blocks by their addresses."""
+
+    def copy(self) -> MBarriers:
+        """See `Alternative.copy`."""
+        return MBarriers({address: each.copy() for address, each in self.items()})
+
+    def joined(self, other: MBarriers, ways: Ways) -> MBarriers:
+        """See `Alternative.joined`."""
+        found = MBarriers()
+        for address in {**self, **other}:
+            one, another = self.get(address), other.get(address)
+            some = another if one is None else one
+            assert some is not None
+            found[address] = (one or some.absent()).joined(another or some.absent(), ways)
+        return found
+
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
     """Return the mbarrier at an address that all active threads share.  Raises Unsupported."""
-    require_known_condition(machine, "an mbarrier operation", of_blocks=True)
+    require_known_condition(machine, "an mbarrier operation")
     address = uniform_offset(machine, operand, "an mbarrier")
     found = initialised_mbarrier(machine, address, machine.active_blocks())
     _touch(machine, address, writes=False)
@@ -128,7 +219,7 @@ def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
 
 def initialised_mbarrier(machine: Machine, address: int, blocks: Array) -> MBarrier:
     """Return the mbarrier at an address of these blocks (a boolean array).  Raises Unsupported if one has none."""
-    found: MBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
+    found: MBarrier | None = machine.extra.setdefault("mbarriers", MBarriers()).get(address)
     if found is None or not found.initialised[blocks].all():
         raise Unsupported("an mbarrier is used before it is initialised")
     return found
@@ -159,11 +250,11 @@ def fence_of_initialisations(instruction: Instruction) -> Step:
     """fence.mbarrier_init.release.cluster: the next barrier of the cluster publishes what its threads initialised."""
 
     def step(machine: Machine) -> None:
-        if machine.condition is not None or machine.path is not None:
-            raise DataDependent("a fence depends on data", instruction.line)
         addresses = sorted(machine.extra.get("mbarriers", {}))
         if machine.cluster is None or not addresses:
             return
+        if machine.condition is not None or machine.path is not None:
+            raise DataDependent("a fence depends on data", instruction.line)
         cells = np.concatenate([_cells_of(machine, each) for each in addresses])
         active = machine.active()
         for threads in np.unique(active[active.any(axis=1)], axis=0):
@@ -222,7 +313,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             for_each_set_of_threads(machine, lambda: invalidate_together(machine))
 
         def invalidate_together(machine: Machine) -> None:
-            require_known_condition(machine, "an mbarrier operation", of_blocks=True)
+            require_known_condition(machine, "an mbarrier operation")
             address = uniform_offset(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
             found: MBarrier | None = machine.extra.get("mbarriers", {}).get(address)
@@ -292,7 +383,7 @@ def _initialise(instruction: Instruction) -> Step:
     target, count = instruction.operands
 
     def initialise(machine: Machine) -> None:
-        require_known_condition(machine, "an mbarrier operation", of_blocks=True)
+        require_known_condition(machine, "an mbarrier operation")
         number = machine.known(machine.read_bits(count, 32))
         if number is None or (number != number.flat[0]).any():
             raise Unsupported("the count of an mbarrier differs between threads or depends on data", instruction.line)
@@ -311,7 +402,7 @@ def _initialise(instruction: Instruction) -> Step:
 
 def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
     """Initialise the mbarrier of the active blocks; that of blocks that diverged from them does not change."""
-    known: dict[int, MBarrier] = machine.extra.setdefault("mbarriers", {})
+    known: MBarriers = machine.extra.setdefault("mbarriers", MBarriers())
     before, blocks = known.get(barrier.address), machine.active_blocks()
     if before is not None and not blocks.all():
         for name in ("count", "missing", "bytes", "phase"):
@@ -394,7 +485,7 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, p
     parts = instruction.opcode.split(".")
 
     def step(machine: Machine) -> None:
-        require_known_condition(machine, "an mbarrier operation", of_blocks=True)
+        require_known_condition(machine, "an mbarrier operation")
         value = machine.known(address_of(machine, target))
         if value is None:
             raise DataDependent("an mbarrier is at a computed address")
@@ -453,9 +544,6 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
 def _complete_stores(machine: Machine, address: int, stores: StoresOfCluster, arrived: Array, ago: int) -> None:
     """Stores of the cluster complete on the mbarriers at an address of these blocks, see `_complete`."""
     complete_stores(machine, stores.cells, stores.ranks, stores.value, stores.mask, (address, arrived, ago))
-
-
-_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy, StoresOfCluster)
 
 
 def _pending(

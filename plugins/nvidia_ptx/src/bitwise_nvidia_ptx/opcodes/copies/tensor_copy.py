@@ -270,7 +270,7 @@ def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int, r
 
 def _commit_stores(machine: Machine) -> None:
     """Close a group of the bulk stores issued so far."""
-    require_known_condition(machine, "a group of bulk copies", of_blocks=True)
+    require_known_condition(machine, "a group of bulk copies")
     machine.asynchronous_reads.commit(_BULK_STORES, machine.active())
 
 
@@ -285,7 +285,7 @@ def _wait_stores(pending: int) -> Step:
 
 def for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
     """Call `act` for each active thread in order, with only that thread active: each may issue a copy."""
-    require_known_condition(machine, "a tensor copy", of_blocks=True)
+    require_known_condition(machine, "a tensor copy")
     outer = machine.mask
     threads = np.flatnonzero(machine.active_threads())
     if len(threads) == 1:

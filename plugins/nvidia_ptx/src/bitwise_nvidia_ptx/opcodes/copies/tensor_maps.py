@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.alternatives import SharedByWays
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
@@ -86,8 +87,11 @@ Declared: TypeAlias = dict[int, list[tuple[object, Hashable]]]
 
 
 @dataclass(slots=True, eq=False)
-class TensorMaps:
-    """The tensor maps of a batch of blocks: by offset in shared memory, and with their addresses in global memory."""
+class TensorMaps(SharedByWays):
+    """The tensor maps of a batch of blocks: by offset in shared memory, and with their addresses in global memory.
+
+    No way of a branch on data changes them: such instructions are refused there.
+    """
 
     shared: dict[int, TensorMap] = field(default_factory=dict)
     listed: list[tuple[Array, TensorMap]] = field(default_factory=list)
