@@ -224,7 +224,7 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 """Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
 
-NOT_PACKED = frozenset({"gpt-oss", "lfm2", "llama4", "opt"})
+NOT_PACKED = frozenset({"falcon", "gpt-oss", "lfm2", "llama4", "opt"})
 """Models whose sequences see each other in a packed row: transformers gives such a row no mask of its own."""
 
 OWN_ATTENTION = frozenset({"codegen"})

@@ -477,6 +477,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "public-kernels-packages": ("public-kernels-packages-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "public-kernels-further": ("public-kernels-further-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "public-kernels-fresh": ("public-kernels-fresh-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
+        "public-kernels-newest": ("public-kernels-newest-sm90-h200.json.xz", corpus_tables.public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
@@ -506,6 +507,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
         "mode-costs-held-out-h200": ("mode-costs-held-out-sm90-h200.json", model_tables.mode_costs),
         "mode-costs-further-h200": ("mode-costs-further-sm90-h200.json", model_tables.mode_costs),
+        "mode-costs-public-h200": ("mode-costs-public-sm90-h200.json", model_tables.mode_costs),
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.pictured_mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
@@ -526,6 +528,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
         "mode-costs-further-h200": "python -m bitwise_bench.models.mode_costs --models NAMES --out RECORD",
+        "mode-costs-public-h200": "python -m bitwise_bench.models.mode_costs --models NAMES --out RECORD",
         "train-equals-serve-other-draws-h200": (
             "python -m bitwise_bench.models.train_equals_serve --seed SEED --out RECORD"
         ),
