@@ -151,6 +151,20 @@ def at(index: str, kind: str = "b32", scale: int = 4, value: str = "%r6") -> str
 
 
 IN_PLACE = "\tld.global.b32 %r11, [%rd5{other}];\n\tadd.s32 %r11, %r11, %r6;\n\tst.global.b32 [%rd5], %r11;\n"
+TWO_STORES = at("mad.lo.s32 %r20, %r3, 128, %r4;", value="%r3") + at("{second}", value="%r3")
+UPDATE_BESIDE = """	mov.u32 %r5, {block};
+	mad.lo.s32 %r8, %r3, 64, %r4;
+	mul.wide.s32 %rd3, %r8, 4;
+	add.s64 %rd4, %rd1, %rd3;
+	st.global.b32 [%rd4], %r1;
+	mad.lo.s32 %r9, %r5, 64, %r4;
+	mul.wide.s32 %rd5, %r9, 4;
+	add.s64 %rd6, %rd2, %rd5;
+	ld.global.b32 %r10, [%rd6];
+	add.s32 %r10, %r10, 1;
+	st.global.b32 [%rd6], %r10;
+"""
+"""Blocks store elements of one buffer by their first index, and update elements of another by the index `block`."""
 FROM_ANOTHER = """	xor.b32 %r20, %r4, {mask};
 	mad.lo.s32 %r21, %r3, 128, %r20;
 	mul.wide.s32 %rd6, %r21, 4;
@@ -395,6 +409,22 @@ TEXTS = {
                 "\tmad.lo.s32 %r20, %r20, 128, %r4;"
             )
         ),
+    ),
+    "an address in which every thread has another multiple of the block": (
+        with_cells(at("add.s32 %r21, %r4, 1;\n\tmul.lo.s32 %r20, %r3, %r21;", value="%r3")),
+        with_cells(at("add.s32 %r21, %r4, 1;\n\tmad.lo.s32 %r20, %r3, 128, %r21;", value="%r3")),
+    ),
+    "the minimum of the thread and a scalar": (
+        with_cells(at("min.s32 %r20, %r4, %r1;\n\tmad.lo.s32 %r20, %r3, 128, %r20;", value="%r4")),
+        with_cells(at("min.s32 %r20, %r4, 200;\n\tmad.lo.s32 %r20, %r3, 128, %r20;", value="%r4")),
+    ),
+    "one of two stores without the block": (
+        kernel(TWO_STORES.format(second="add.s32 %r20, %r4, 64;"), 64),
+        kernel(TWO_STORES.format(second="mad.lo.s32 %r20, %r3, 128, %r4;\n\tadd.s32 %r20, %r20, 64;"), 64),
+    ),
+    "an update by blocks that store apart in another buffer": (
+        kernel(UPDATE_BESIDE.format(block="%ctaid.y"), 64),
+        kernel(UPDATE_BESIDE.format(block="%ctaid.x"), 64),
     ),
     "elements that overlap in part": (
         with_cells(at("mov.b32 %r20, %r5;", scale=2)),
