@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from dataclasses import replace
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.errors import InputError
 from bitwise_nvidia_ptx.assembler.installed import PtxasNotFound, audit_tools, candidates, disassemblers
 from bitwise_nvidia_ptx.assembler.ptxas import AssemblyFailed, Ptxas, code_digest
 from bitwise_nvidia_ptx.contraction.audit import audit
@@ -127,6 +131,36 @@ def test_environment_variables_select_the_assembler(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("BITWISE_PTXAS", str(tool))
     found = Ptxas.locate("sm_90")
     assert (found.path, found.gpu, found.version) == (str(tool), "sm_90a", "12.8.93")
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("absent", "does not exist"),
+        ("folder", "is not an executable file"),
+        ("text", "is not an executable file"),
+        ("failing", "does not run or does not print its version"),
+    ],
+)
+def test_a_named_assembler_is_never_replaced(
+    name: str, fault: str, ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("#!/bin/sh\n")
+    (tmp_path / "failing").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "failing").chmod(0o755)
+    path, text = str(tmp_path / name), kernel(MUL, ADD, STORE)
+    monkeypatch.setenv("BITWISE_PTXAS", path)
+    sentence = f"BITWISE_PTXAS: {path} {fault}; set BITWISE_PTXAS to the path of a ptxas, or unset it"
+    for given in (None, text):
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            Ptxas.locate("sm_90", text=given)
+    assert Ptxas.locate("sm_90", path=ptxas.path).path == ptxas.path
+    found = analyse(Source("kernel.ptx", text, None), ARCH, {}, Options(every_launch=True))
+    assert (found.malformed, found.unknown) == (True, sentence)
+    monkeypatch.delenv("BITWISE_PTXAS")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", path)
+    assert Ptxas.locate("sm_90", text=text).path != path
 
 
 @pytest.mark.parametrize(

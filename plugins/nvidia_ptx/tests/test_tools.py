@@ -40,15 +40,17 @@ def test_without_any_the_sentence_says_what_to_install(monkeypatch: pytest.Monke
             look()
 
 
-def test_a_path_in_a_variable_that_is_passed_over_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_path_that_is_no_executable_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     missing = str(tmp_path / "ptxas")
     monkeypatch.setenv("BITWISE_PTXAS", missing)
     monkeypatch.setattr(installed, "candidates", lambda name: iter(()))
     with pytest.raises(ToolMissing) as raised:
         assemblers("ptxas")
     assert f"no ptxas is found; {missing} (of BITWISE_PTXAS) is no executable file: install" in str(raised.value)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", missing)
     monkeypatch.setattr(installed, "candidates", lambda name: iter([("/bin/false", "on PATH")]))
     assert [(each.version, each.path, each.note) for each in assemblers("ptxas")] == [
-        ("is no executable file", missing, "of BITWISE_PTXAS, passed over"),
+        ("is no executable file", missing, "of BITWISE_PTXAS, an error where an assembler is needed"),
+        ("is no executable file", missing, "of TRITON_PTXAS_PATH, passed over"),
         ("does not run", "/bin/false", "on PATH, tried first"),
     ]

@@ -29,6 +29,7 @@ from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.workers.collector_pause import PROCESS_COLLECTOR, CollectorPause
+from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers
@@ -214,6 +215,8 @@ class Session:
             return stopped(str(error), malformed=True)
         except ManifestError as error:
             return stopped(f"{source.name}: {error}", malformed=True)
+        except InputError as error:
+            return stopped(str(error), malformed=True)
         except Unsupported as error:
             reason = f"{error}{self._missing_tensors(error, partial_result.prepared)}"
             place = error if isinstance(error, ComputedStore) else None

@@ -58,7 +58,7 @@ def answered(
         )
     malformed = [result.unknown or result.name for result in found.results if result.malformed]
     if malformed:
-        raise InputError(*malformed)
+        raise InputError(*dict.fromkeys(malformed))
     return found
 
 

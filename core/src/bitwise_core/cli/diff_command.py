@@ -51,7 +51,7 @@ def run(
     found = compare_or_recall(first, second, names, options, cache)
     malformed = [result.unknown or result.name for result in found.results if result.malformed]
     if malformed:
-        raise InputError(*malformed)
+        raise InputError(*dict.fromkeys(malformed))
     verdict = found.verdict
     if search is not None and verdict.outcome is not Outcome.EQUAL:
         one, other = map(plugins.arch, names)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from bitwise_core.plugins.tools import Found, ToolMissing
-from bitwise_nvidia_ptx.assembler.installed import InstalledAssembler, installed_assemblers, unusable, version_of
+from bitwise_nvidia_ptx.assembler.installed import (
+    NAMED,
+    InstalledAssembler,
+    installed_assemblers,
+    unusable,
+    version_of,
+)
 
 _GET = "install Triton (pip install triton), the CUDA toolkit or the wheel nvidia-cuda-nvcc, or set BITWISE_PTXAS"
 
@@ -11,16 +17,21 @@ _GET = "install Triton (pip install triton), the CUDA toolkit or the wheel nvidi
 def assemblers(name: str) -> list[Found]:
     """Return the assemblers of a name, the one that is tried first with a note.  Raises ToolMissing.
 
-    A path in an environment variable that is passed over, since it is no executable file, comes before them.
+    A path in an environment variable that is no executable file comes before them: in BITWISE_PTXAS it is an error
+    for kernels that need an assembler, and in others it is passed over.
     """
     installed, passed = list(installed_assemblers(name)), unusable(name)
     if not installed:
         wrong = "".join(f"; {path} ({origin}) is no executable file" for path, origin in passed)
         raise ToolMissing(f"no {name} is found{wrong}: {_GET}")
     return [
-        *(Found("is no executable file", path, f"{origin}, passed over") for path, origin in passed),
+        *(Found("is no executable file", path, f"{origin}, {_consequence(origin)}") for path, origin in passed),
         *(Found(each.version or "does not run", each.path, _note(each, installed)) for each in installed),
     ]
+
+
+def _consequence(origin: str) -> str:
+    return "an error where an assembler is needed" if origin == f"of {NAMED}" else "passed over"
 
 
 def _note(each: InstalledAssembler, installed: list[InstalledAssembler]) -> str:

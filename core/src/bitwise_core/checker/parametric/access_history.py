@@ -39,7 +39,10 @@ class AccessHistory:
         set_copies(machine, queue_of_copies(self.copies))
 
     def leads_on_as(self, other: AccessHistory) -> bool:
-        """Whether what follows has the same races after both histories."""
+        """Whether what follows has the same races after both histories, so that no later period finds another race.
+
+        Unlike `is_unchanged`, it compares the asynchronous reads in flight too: later accesses may conflict with them.
+        """
         return self.is_unchanged(other) and _list_reads(self.reads) == _list_reads(other.reads)
 
     def is_unchanged(self, other: AccessHistory) -> bool:

@@ -15,7 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
+from bitwise_core.errors import InputError
 from bitwise_core.installed_distributions import installed_version
+
+NAMED = "BITWISE_PTXAS"
+"""The variable with the path of the assembler that a user chooses."""
 
 
 class PtxasNotFound(RuntimeError):
@@ -71,9 +75,28 @@ def _identity_of_tool(path: str) -> str:
         return str(error)
 
 
+def check_named_assembler() -> None:
+    """Raise InputError where BITWISE_PTXAS names no file, one that is not executable, or one that does not run.
+
+    Another assembler may fuse other products, so none replaces it.  TRITON_PTXAS_PATH is passed over, as by Triton.
+    """
+    path = os.environ.get(NAMED)
+    if not path:
+        return
+    if not os.path.exists(path):
+        wrong = "does not exist"
+    elif not _is_executable(path):
+        wrong = "is not an executable file"
+    elif version_of(path) is None:
+        wrong = "does not run or does not print its version"
+    else:
+        return
+    raise InputError(f"{NAMED}: {path} {wrong}; set {NAMED} to the path of a ptxas, or unset it")
+
+
 def _in_environment(name: str) -> list[tuple[str | None, str]]:
     """Return the paths that environment variables give of the assembler of this name, and their origins."""
-    variables = ("BITWISE_PTXAS", f"TRITON_{name.upper().replace('-', '_')}_PATH")
+    variables = (NAMED, f"TRITON_{name.upper().replace('-', '_')}_PATH")
     return [(os.environ.get(variable), f"of {variable}") for variable in variables]
 
 

@@ -101,7 +101,8 @@ class Ptxas:
         the installed Triton wheel, PATH, the CUDA toolkit (CUDA_HOME, CUDA_PATH, /usr/local/cuda*), the wheels of nvcc.
         `options` replaces the options that the installed Triton passes; `fp_fusion=False` adds `--fmad=false`, as
         Triton does.  The assembler must be the one that builds the launched kernels: another version may fuse others.
-        Raises PtxasNotFound, ValueError for an `arch` that is not of the form sm_NN, and AssemblyInterrupted.
+        Raises PtxasNotFound, InputError for a BITWISE_PTXAS that does not run, ValueError for an `arch` that is not of
+        the form sm_NN, and AssemblyInterrupted.
         """
         match = re.fullmatch(r"sm_(\d+)([af]?)", arch)
         if match is None:
@@ -118,6 +119,7 @@ class Ptxas:
             if not os.access(path, os.X_OK):
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
+        installed.check_named_assembler()
         rejections: list[str] = []
         for found, origin in installed.candidates(name):
             ptxas = cls(found, gpu, options, origin=origin, preferred=rejections[0] if rejections else "")
