@@ -229,7 +229,7 @@ UNKNOWN = {
         "more than 64 iterations",
     ),
     "a condition that is one of the warp in the first iteration": (AGREED.format(first="%r57", later="%r2"), "shuffle depends on data"),
-    "an asynchronous copy": (loop(STEP + "cp.async.ca.shared.global [%d9+512], [%d6], 4; cp.async.wait_all;", end=OF_BLOCK), "asynchronous copy depends on data"),
+    "an asynchronous copy": (loop(STEP + "cp.async.ca.shared.global [%d9+512], [%d6], 4; cp.async.wait_all;", end=OF_BLOCK), "a loop that data ends may take more than 64 iterations"),
     "an update of global memory": (loop(STEP + "red.global.add.u32 [%d7+1024], 1;", end=OF_BLOCK), "more than 64 iterations"),
     "a barrier where threads end": (loop(EXCHANGED), "a barrier depends on data"),
     "a shuffle where threads end": (loop(SHUFFLED), "shuffle depends on data"),

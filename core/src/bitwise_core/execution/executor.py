@@ -206,7 +206,10 @@ class Executor:
     ) -> Array | None:
         """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
-        steps = steps_with_byte_functions(program) if isinstance(machine.domain, TermDomain) else program.steps
+        steps = program.steps
+        if isinstance(machine.domain, TermDomain):
+            steps = steps_with_byte_functions(program)
+            machine.domain.begin_group(group.mask)
         instructions, joins = program.kernel.instructions, program.joins
         machine.mask = machine.group = group.mask
         if group.mask is not None and len(group.mask) > 1 and not group.mask.any(axis=1).all():

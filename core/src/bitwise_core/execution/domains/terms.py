@@ -67,6 +67,11 @@ class TermDomain(TermArithmetic):
         if self.context.repeated_members is not None:
             self.context.repeated_members.stops = True
 
+    def begin_group(self, lanes: Array | None) -> None:
+        """Some lanes are executed from here on: an array of shape (blocks, threads), None for all."""
+        if self.context.repeated_members is not None:
+            self.context.repeated_members.group = lanes
+
     @contextmanager
     def following_members(self) -> Iterator[None]:
         """Follow the members of sets under idempotent operations (`values.sets.member_sets`)."""

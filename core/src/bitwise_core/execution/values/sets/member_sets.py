@@ -8,7 +8,6 @@ depend on how many threads hold a value, nor on the order of the combinations.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -24,7 +23,7 @@ MAXIMUM_EXAMINED = 1 << 16
 """The most values that are examined to find repeated ones."""
 
 _FOLLOWING = 4
-"""Operations that combine the values of a thread follow each other at this distance at most."""
+"""How many values that entered the sets of a thread last are compared with the next one."""
 
 _Key = tuple[int, int]
 
@@ -117,7 +116,7 @@ class RepeatedMembers:
 
     Where threads hold copies of values, each value enters sets in equally many of them.  If one value does in more
     threads than another, several elements have that value: elements beyond the end of a tensor, or those that are
-    loaded from one address.  So they have if one enters sets of a thread in operations that follow each other.  The
+    loaded from one address.  So they have if one enters sets of a thread twice in a row, or nearly so.  The
     first and the last block of each batch are examined: a tensor ends there.
     `stops`: MembersRepeat is raised as soon as one is found.
     """
@@ -126,8 +125,10 @@ class RepeatedMembers:
         self.found = self.stops = False
         self._room = MAXIMUM_EXAMINED
         self._collected: list[tuple[hashing.Words, bool | Array]] | None = None
-        self._last: deque[Array] = deque(maxlen=_FOLLOWING)
-        """What entered the sets of the threads of the last block in the last operations."""
+        self._last: dict[int, Array] = {}
+        """By the number of threads: what entered the sets of each thread of the last block last, the latest first."""
+        self.group: Array | None = None
+        """The lanes that the execution is of, shape (blocks, threads), each 1 where all are alike; None: all."""
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -159,17 +160,20 @@ class RepeatedMembers:
             if counts.size and counts.min() != counts.max():
                 self.found = True
         for words, lanes in entries:
-            mask = True if lanes is True else np.atleast_2d(lanes)[-1]
-            self.found |= self._enters_again(np.where(mask, words[1, -1], np.uint64(0)))
+            group = True if self.group is None else self.group[-1]
+            hashes, active = np.broadcast_arrays(words[1, -1], np.atleast_2d(lanes)[-1] & group)
+            self.found |= self._enters_again(hashes, active)
         if self.found and self.stops:
             raise MembersRepeat
 
-    def _enters_again(self, hashes: Array) -> bool:
-        """Return whether a value that enters the set of a thread of a block (0: none) has just entered one of it."""
-        again = any(
-            each.shape == hashes.shape and bool(((each == hashes) & (hashes != 0)).any()) for each in self._last
-        )
-        self._last.append(hashes)
+    def _enters_again(self, hashes: Array, active: Array) -> bool:
+        """Return whether a value that enters the set of an active thread of a block has just entered one of it.
+
+        Each thread has its own last values, so that it does not matter which threads execute an operation together.
+        """
+        last = self._last.setdefault(len(hashes), np.zeros((_FOLLOWING, len(hashes)), dtype=np.uint64))
+        again = bool(((last == hashes) & active).any())
+        last[:, active] = np.concatenate([hashes[None], last[:-1]])[:, active]
         return again
 
 
