@@ -209,7 +209,7 @@ def _observing(
         for effect in effects & ~info.effects:
             wrong(f"has the effect {effect.name}, which it does not declare")
         is_new = id(instruction) not in found.within_lanes and isinstance(machine.domain, BitsDomain)
-        if is_new and control is None and not info.effects & ~_WITHIN_LANES:
+        if is_new and control is None and writes and not info.effects & ~_WITHIN_LANES:
             found.within_lanes.add(id(instruction))
             if _lanes_read_others(machine, step, before, recorder):
                 wrong(f"has the effect {Effect.CROSS_LANE.name}, which it does not declare")
