@@ -130,8 +130,6 @@ def writing_all(instruction: Instruction) -> InstructionInfo:
         ("jump", info_from_roles(NO_DESTINATION, Effect.NONE), "jump has the effect BRANCH"),
         ("load", info_from_roles(Operands(writes=(0,), updates=(1,)), Effect.LOAD), ""),
         ("end", info_from_roles(NO_DESTINATION, Effect.NONE), "end has the effect END"),
-        ("swap", info_from_roles(DESTINATION_FIRST, Effect.NONE), "swap has the effect CROSS_LANE"),
-        ("mac", info_from_roles(DESTINATION_FIRST, Effect.NONE), "mac has the effect CROSS_LANE"),
     ],
 )
 def test_an_instruction_that_differs_from_its_declaration_is_detected(name: str, describe: Describe, said: str) -> None:

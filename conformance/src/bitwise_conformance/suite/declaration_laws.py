@@ -1,4 +1,4 @@
-"""A law of declarations: an instruction reads, writes and does what its opcode declares, and nothing else."""
+"""A law of declarations: an instruction reads and writes the registers that its opcode declares, and no others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def test_instructions_match_their_declarations(suite: Suite, kernel: Kernel) -> 
     """While a sample runs, each step reads and writes the declared registers and goes where its effects say.
 
     It reads all of its operands before it writes a register: in another instruction, both may be the same one.
-    Where its effects name no exchange, memory or branch, each lane is computed from its own registers.
     """
     arch, group = suite.arch(kernel.group.arch), kernel.group
     ready, found = observed(prepare(group.source(kernel.file), arch, OPTIONS))

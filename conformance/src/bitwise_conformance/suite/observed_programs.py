@@ -1,4 +1,4 @@
-"""A program whose steps are checked against their declarations: registers, memory accesses, control flow, and lanes."""
+"""A program whose steps are checked against their declarations: registers, memory accesses and control flow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
-from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import (
     Barrier,
@@ -30,7 +29,6 @@ from bitwise_core.execution.machine import (
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.program import Program
-from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value
 
 _EFFECTS: Mapping[type, Effect] = {
@@ -81,9 +79,6 @@ class RegisterRecorder(dict[str, Value]):
                 self.late.add(name)
 
 
-_WITHIN_LANES = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
-"""The effects of an instruction that only computes registers, in each lane from those of the lane."""
-
 _ACCESSES: Mapping[str, Effect] = {
     **dict.fromkeys(("load", "gather", "copied"), Effect.LOAD),
     **dict.fromkeys(("store", "scatter"), Effect.STORE),
@@ -111,8 +106,6 @@ class Observed:
     wrong: dict[str, None] = field(default_factory=dict)
     ran: Counter[str] = field(default_factory=Counter)
     wrote: Counter[str] = field(default_factory=Counter)
-    within_lanes: set[int] = field(default_factory=set)
-    """The identities of the instructions whose lanes were changed one by one."""
 
     def differences(self) -> list[str]:
         """One sentence for each difference."""
@@ -179,7 +172,6 @@ def _observing(
         lanes = True if execution_mask is None else machine.registers[execution_mask]
         if everywhere and (lanes is True or (isinstance(lanes, np.ndarray) and bool(lanes.all()))):
             may_read = reads_of_active_lanes
-        before = dict(machine.registers)
         recorder = RegisterRecorder(machine.registers)
         machine.registers = recorder
         memory, shared = machine.memory, machine.shared
@@ -208,55 +200,12 @@ def _observing(
             effects &= ~Effect.LOAD  # a conditional store may read the bytes that it keeps
         for effect in effects & ~info.effects:
             wrong(f"has the effect {effect.name}, which it does not declare")
-        is_new = id(instruction) not in found.within_lanes and isinstance(machine.domain, BitsDomain)
-        if is_new and control is None and writes and not info.effects & ~_WITHIN_LANES:
-            found.within_lanes.add(id(instruction))
-            if _lanes_read_others(machine, step, before, recorder):
-                wrong(f"has the effect {Effect.CROSS_LANE.name}, which it does not declare")
         if writes and not isinstance(control, Blocked):
             found.ran[name] += 1
             found.wrote[name] += bool(written) or not writes & live
         return control
 
     return run
-
-
-def _lanes_read_others(machine: Machine, step: Step, before: Mapping[str, Value], done: RegisterRecorder) -> bool:
-    """Return whether a lane writes something else after a change of what another lane reads.
-
-    `before` are the registers before the step, and `done` those after it.  The machine keeps its state.
-    """
-    registers, extra = machine.registers, dict(machine.extra)
-    try:
-        for lane in {0, machine.threads - 1}:
-            changed = {
-                name: _with_changed_lane(before[name], lane, machine.threads) for name in done.read & before.keys()
-            }
-            machine.registers = {**before, **changed}
-            try:
-                step(machine)
-            except Exception:
-                continue  # the step cannot be executed on other values
-            others = np.arange(machine.threads) != lane
-            shape = (2, machine.blocks, machine.threads)
-            for name in done.written & machine.registers.keys() & done.keys():
-                old, new = (as_symbolic_vector(each[name]).words for each in (done, machine.registers))
-                if (np.broadcast_to(old, shape)[..., others] != np.broadcast_to(new, shape)[..., others]).any():
-                    return True
-    finally:
-        machine.registers = registers
-        machine.extra.clear()
-        machine.extra.update(extra)
-    return False
-
-
-def _with_changed_lane(value: Value, lane: int, threads: int) -> Value:
-    """Return a value with other bits in one lane, if its lanes are numbers of their own."""
-    if not isinstance(value, np.ndarray) or value.shape[1] != threads or threads == 1:
-        return value
-    changed = value.copy()
-    changed[:, lane] = ~changed[:, lane]
-    return changed
 
 
 def _effect(control: Control | None) -> Effect:
