@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -108,3 +109,11 @@ class FlagMemory(CellMemory[AnyFlag]):
     @abstractmethod
     def _access(self, flag: AnyFlag, change: Change, access: FlagAccess) -> Value:
         """Change a flag.  Return its content before.  Raises Unsupported."""
+
+    @abstractmethod
+    def run_blocks(self, executions: Sequence[Callable[[], None]]) -> None:
+        """Execute blocks, each by a function.  Raises Unsupported where an order of blocks may leave other contents."""
+
+    @abstractmethod
+    def store_cells(self) -> None:
+        """Record the contents that the cells hold after the last block."""

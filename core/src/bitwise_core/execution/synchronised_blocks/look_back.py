@@ -10,25 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
-import numpy as np
-
-from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, lines_read
-from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
-from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.races.undetermined import Cause
-from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
-    SynchronisedLaunch,
-    lines_with_infos,
-    order_decides,
-    unordered_lines,
-)
-from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisingCode
+from bitwise_core.execution.synchronised_blocks.flagged_launch import outputs_in_every_order
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
 from bitwise_core.execution.synchronised_blocks.way_memory import WayMemory
-from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_BLOCKS = 64
 """The largest number of blocks of a launch whose ways are followed."""
@@ -37,40 +26,11 @@ MAXIMUM_BLOCKS = 64
 def outputs_by_look_back(
     prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int], causes: Collection[Cause]
 ) -> dict[int, Output] | None:
-    """Return what a launch leaves in the caller's buffers, the same for every order of blocks, or None.
-
-    `causes` left its result undetermined in an execution that follows no order between blocks.
-    """
-    blocks = prepared.launch.blocks
-    if blocks > MAXIMUM_BLOCKS or prepared.blocks_interact or prepared.program.functions:
+    """See `outputs_in_every_order`."""
+    if prepared.launch.blocks > MAXIMUM_BLOCKS or prepared.blocks_interact or prepared.program.functions:
         return None
-    pairs = lines_with_infos(prepared)
-    lines = _lines_of_flags(pairs)
-    if not order_decides(causes, lines):
-        return None
-    if lines_read(prepared).isdisjoint(lines):  # no block waits for another one
-        return None
-    launch = SynchronisedLaunch(prepared, assume, buffers)
-    code = SynchronisingCode(blocks, lines, unordered_lines(pairs))
-
-    def run(cells: Mapping[int, int] | None) -> tuple[WayMemory, frozenset[int]]:
-        def memory(domain: TermDomain, given: GivenContents) -> WayMemory:
-            return WayMemory(domain, given, code, cells, partial(live_at, prepared.program))
-
-        order: Array = np.arange(blocks)
-        return launch.run(memory, np.split(order, blocks), WayMemory.run_blocks)
-
-    try:
-        cells = run(None)[0].cells()
-        if not cells:  # no access orders blocks
-            return None
-        memory, scratch = run(cells)
-        if memory.cells() != cells:
-            return None
-        memory.store_cells()
-        return checked_outputs(memory, scratch)
-    except Unsupported:
-        return None
+    memory = partial(WayMemory, live_at=partial(live_at, prepared.program))
+    return outputs_in_every_order(prepared, assume, buffers, causes, _lines_of_flags, memory)
 
 
 def _lines_of_flags(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[int, Synchronisation]:

@@ -82,7 +82,7 @@ class TurnMemory(FlagMemory[_Flag]):
             self._check_found(waiting)
 
     def store_cells(self) -> None:
-        """Record the contents that the cells hold after the last block."""
+        """See `FlagMemory`."""
         for place, cell in self._cells.items():
             last = cell.writes[-1]
             if last.block >= 0:

@@ -158,7 +158,7 @@ class WayMemory(WithoutComputedAddresses, FlagMemory[_Flag]):
         """Whether the block has loaded in this way what no barrier orders."""
 
     def store_cells(self) -> None:
-        """Record the contents that the cells hold after the last block."""
+        """See `FlagMemory`."""
         for place, cell in self._cells.items():
             last = cell.writes[-1]
             if last.block >= 0:
