@@ -983,6 +983,7 @@ def test_rows_under_a_mask_that_adds_numbers_do_not_depend_on_their_batch(groups
             found = attention(q[:, :, part], k[:, :, :end], v[:, :, :end], attn_mask=mask, enable_gqa=True)
             assert torch.equal(found, whole[:, :, part])
     plain = attention(*(each.float() for each in (q, k, v)), attn_mask=added.float(), enable_gqa=True)
+    # The bytes are compared above; this tells the meaning of the mask from another one, in fp32 and another order.
     assert torch.allclose(whole.float(), plain, atol=0.05)
 
 

@@ -110,16 +110,7 @@ class BlockSide:
     @staticmethod
     def before(machine: Machine) -> BlockSide:
         """Return the state before a branch, which `begin` copies."""
-        memory = machine.memory
-        return BlockSide(
-            machine.shared,
-            machine.races,
-            machine.epoch,
-            machine.asynchronous_reads,
-            machine.extra,
-            Recorded.of(memory),
-            Stores(),
-        )
+        return BlockSide._of(machine, Recorded.of(machine.memory), Stores())
 
     def begin(self, machine: Machine) -> None:
         """Set the machine to a copy of this state."""
@@ -129,16 +120,12 @@ class BlockSide:
 
     def end(self, machine: Machine) -> BlockSide:
         """Return the state after a side that began with this state; its stores are taken out of global memory."""
-        taken = self.recorded.take(machine.memory)
-        return BlockSide(
-            machine.shared,
-            machine.races,
-            machine.epoch,
-            machine.asynchronous_reads,
-            machine.extra,
-            self.recorded,
-            taken,
-        )
+        return BlockSide._of(machine, self.recorded, self.recorded.take(machine.memory))
+
+    @staticmethod
+    def _of(machine: Machine, recorded: Recorded, stores: Stores) -> BlockSide:
+        reads, extra = machine.asynchronous_reads, machine.extra
+        return BlockSide(machine.shared, machine.races, machine.epoch, reads, extra, recorded, stores)
 
 
 def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false: BlockSide) -> None:

@@ -348,7 +348,8 @@ class _FunctionParser:
                 found = self._indexed(found)
             elif base == "setp":
                 opcode = _TYPE_OF_COMPARISON.sub(r"setp\2\1", opcode)
-        if "." in text or "e" in text or "E" in text or "0d" in text or "0D" in text:  # as every literal of 64 bits has
+        # Every literal of 64 bits has one of these.
+        if "." in text or "e" in text or "E" in text or "0d" in text or "0D" in text:
             found = of_operand_types(opcode, found)
         return Instruction(opcode, found, guard, line, source, span)
 
